@@ -1,0 +1,44 @@
+/* Growable arrays: GT_VEC(type) is a struct {data, count, capacity}; zero is an empty one. */
+#ifndef GT_BASE_VEC_H
+#define GT_BASE_VEC_H
+
+#include "alloc.h"
+
+#define GT_VEC(type)                                                                                         \
+    struct {                                                                                                 \
+        type *data;                                                                                          \
+        uint32_t count;                                                                                      \
+        uint32_t capacity;                                                                                   \
+    }
+
+/* Room for at least `wanted` elements; false when out of memory, and the array is as it was. */
+static inline bool gt_vec_grow(gt_allocator *allocator, void **inout_data, uint32_t *inout_capacity,
+                               uint32_t wanted, size_t size)
+{
+    if (wanted <= *inout_capacity)
+        return true;
+    uint32_t capacity = *inout_capacity < 8                ? 8
+                        : *inout_capacity > UINT32_MAX / 2 ? UINT32_MAX
+                                                           : *inout_capacity * 2;
+    if (capacity < wanted)
+        capacity = wanted;
+    if (capacity > SIZE_MAX / 2 / size)
+        return false;
+    void *data = gt_resize(allocator, *inout_data, *inout_capacity * size, capacity * size);
+    if (!data)
+        return false;
+    *inout_data = data;
+    *inout_capacity = capacity;
+    return true;
+}
+
+#define gt_vec_reserve(allocator, vec, wanted)                                                               \
+    gt_vec_grow((allocator), (void **)&(vec)->data, &(vec)->capacity, (wanted), sizeof *(vec)->data)
+/* Appends; false when out of memory. */
+#define gt_vec_push(allocator, vec, value)                                                                   \
+    (gt_vec_reserve((allocator), (vec), (vec)->count + 1) ? ((vec)->data[(vec)->count++] = (value), true)    \
+                                                          : false)
+#define gt_vec_free(allocator, vec)                                                                          \
+    (gt_free((allocator), (vec)->data), (vec)->data = NULL, (vec)->count = (vec)->capacity = 0)
+
+#endif

@@ -1,0 +1,115 @@
+/* The runtime: which plugins, domains and providers a process has, and the table the host offers them. */
+#ifndef GT_CORE_RUNTIME_H
+#define GT_CORE_RUNTIME_H
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/vec.h"
+
+#include <gantry/provider.h>
+#include <pthread.h>
+
+#define GT_HOST_DOMAIN 0u
+
+/* One domain; index 0 is the host, which core implements itself (table NULL: plain memory, synchronous). */
+typedef struct gt_domain_entry {
+    const gantry_domain *table;
+    gantry_domain_info info;
+} gt_domain_entry;
+
+/* One provider, or the row of one that is not there (available false, detail in the loader's or the plugin's
+ * words). */
+typedef struct gt_provider_entry {
+    const gantry_provider *table; /* NULL when not available */
+    gantry_provider_info info;
+    uint32_t domain; /* index into runtime->domains */
+    uint32_t plugin; /* index into runtime->plugins; GT_NO_PLUGIN for the linked-in CPU provider */
+    bool available;
+    char detail[512];
+    pthread_mutex_t serial; /* held around run by the SERIAL class, around context_create by PER_CONTEXT */
+} gt_provider_entry;
+#define GT_NO_PLUGIN UINT32_MAX
+
+/* A library that was loaded, or failed to. */
+typedef struct gt_plugin_entry {
+    char path[1024];
+    char name[64]; /* of the manifest, else of the file */
+    char version[32];
+    void *library; /* dlopen handle; never closed (RTLD_NODELETE) */
+    gantry_plugin plugin;
+    gantry_host host; /* the table this instance was opened with */
+    char *config;
+    bool open;
+    char detail[512];
+    double load_ns;
+} gt_plugin_entry;
+
+/* Thread-safe where not said otherwise: entries are only added, under lock, and never move. */
+struct gantry_runtime {
+    gt_allocator allocator;
+    pthread_mutex_t lock;
+    GT_VEC(gt_plugin_entry *) plugins;
+    GT_VEC(gt_domain_entry *) domains;
+    GT_VEC(gt_provider_entry *) providers;
+    uint32_t session_count;
+    uint32_t cpu;     /* index of the provider "cpu" */
+    gantry_host host; /* what the CPU provider was opened with */
+};
+
+/* Entry of the linked-in CPU provider: the same contract as a plugin's gantry_plugin_open. */
+gantry_status gt_cpu_plugin_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
+                                 gantry_error *err);
+
+/* Finds a provider by name; GT_NO_PLUGIN when there is none. The caller holds no lock. */
+uint32_t gt_runtime_find_provider(gantry_runtime *runtime, const char *name);
+uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
+
+/* Reads the manifest section of the ELF file at path; GANTRY_DATA when there is none. Nothing of the file is
+ * executed. */
+gantry_status gt_manifest_read(const char *path, gantry_manifest *out_manifest, gantry_error *err);
+
+/* The host table every provider gets (host_table.c). */
+void gt_host_table_init(gantry_host *host, gantry_runtime *runtime, const char *config);
+
+/* ---- what the opaque types of provider.h are on this side
+ * ----------------------------------------------------------------- */
+
+/* Where a provider's records go during compile and reshape. */
+typedef struct gt_kernel_row {
+    const char *op, *name, *isa, *layout;
+    uint32_t index;
+    uint32_t node_count;
+    const uint32_t *node_ids;
+    gantry_dtype precision_in, precision_out, accumulate;
+    double bytes, flops;
+} gt_kernel_row;
+
+typedef struct gt_fusion_row {
+    const char *rule, *guard;
+    uint32_t node_count;
+    const uint32_t *node_ids;
+    bool applied;
+} gt_fusion_row;
+
+struct gantry_recorder {
+    gt_arena *arena; /* everything is copied here */
+    GT_VEC(gt_kernel_row) kernels;
+    GT_VEC(gt_fusion_row) fusions;
+    bool failed; /* memory ran out: the records are incomplete */
+};
+
+/* gantry_constants is a gt_model in disguise: constant ids are indexes into model->constants. */
+struct gt_model;
+static inline gantry_constants *gt_constants_of(struct gt_model *model)
+{
+    return (gantry_constants *)model;
+}
+
+/* Offsets for intervals, best fit by size then first free offset: the arena planner of core and of every
+ * provider. */
+gantry_status gt_plan_intervals(gt_allocator *allocator, uint32_t count, const size_t *bytes,
+                                const uint32_t *first, const uint32_t *last, size_t *out_offsets,
+                                size_t *out_total, gantry_error *err);
+
+#endif

@@ -1,0 +1,38 @@
+/* Shape inference: types, symbolic dims and small known elements of every value, from the operator table's
+ * rules. */
+#ifndef GT_GRAPH_INFER_H
+#define GT_GRAPH_INFER_H
+
+#include "op.h"
+
+/* "dim NAME=lo..opt..hi" of the session options; name is a symbol or "input[axis]". */
+typedef struct gt_dim_range {
+    const char *name;
+    int64_t low, typical, high;
+} gt_dim_range;
+
+typedef struct gt_infer_options {
+    const gt_dim_range *ranges;
+    uint32_t range_count;
+} gt_infer_options;
+
+/* Makes symbols for the dims of the root graph's inputs (negative, unset, empty and "?" dims: a fresh one
+ * each; typical 1 for a first dim or a name with "batch", else 128), and element symbols for small host
+ * integer, bool or float inputs that may decide shapes. Once per model, before the first gt_infer_graph. */
+gantry_status gt_infer_inputs(gt_model *model, const gt_infer_options *options, gantry_error *err);
+
+/* Infers all values of a graph and of its bodies, in topological order. May be called again after rewrites:
+ * what was inferred before is forgotten, symbols of data-dependent sizes are found again by (value name,
+ * axis). Also checks operator names, versions, arity and types: errors are worded for users (F070: node, op,
+ * both tensors with shapes aligned, axis, producers, hint). Sets node->segment, and node->at_bind where all
+ * outputs' elements are known expressions. A broadcast that can't be decided now becomes a GT_EXPR_BROADCAST,
+ * checked at bind. */
+gantry_status gt_infer_graph(gt_graph *graph, gantry_error *err);
+
+/* Which broadcasts and divisions can fail at bind, and how to say so: fills err for the failing expression
+ * (see gt_exprs_evaluate) with node, op, tensors with their shapes under these values, the axis, who produced
+ * each and what bound the symbols. */
+gantry_status gt_infer_explain_failure(const gt_graph *graph, gt_expr failed, const gt_scalar *values,
+                                       const uint8_t *known, gantry_error *err);
+
+#endif

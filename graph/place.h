@@ -1,0 +1,128 @@
+/* Placement: units, every provider's verdict on every unit, the choice, and the partitions that come of it.
+ */
+#ifndef GT_GRAPH_PLACE_H
+#define GT_GRAPH_PLACE_H
+
+#include "graph.h"
+
+#define GT_MAX_PROVIDERS 32u
+
+/* One provider in the session's priority order. domain is an index that equal domains share; 0 is the host.
+ * The last provider is usually the CPU. */
+typedef struct gt_place_provider {
+    const char *name;
+    uint32_t domain;
+    gantry_dtype precision;
+    bool available; /* false: every unit gets `provider_absent` with `detail` */
+    const char *detail;
+    /* Judges the nodes as one unit; fills a zeroed verdict whose struct_bytes is set. Always GANTRY_OK but
+     * for lack of memory. */
+    gantry_status (*judge)(void *self, const gt_graph *graph, const uint32_t *nodes, uint32_t count,
+                           gantry_verdict *out_verdict);
+    void *self;
+} gt_place_provider;
+
+/* Cost of moving bytes between the host and a domain: latency + bytes / bandwidth (0: not known, no time). */
+typedef struct gt_place_domain {
+    const char *name;
+    double to_device_ns, to_host_ns, to_device_bytes_per_ns, to_host_bytes_per_ns;
+    char cost_source; /* 'm', 'a', 'e' */
+} gt_place_domain;
+
+typedef struct gt_pin {
+    const char *node; /* a node name, or a body ("loop1.body"): all inside */
+    const char *provider;
+} gt_pin;
+
+typedef struct gt_place_options {
+    bool by_cost;         /* false: plan=priority */
+    bool model_precision; /* precision=model */
+    const gt_pin *pins;
+    uint32_t pin_count;
+    /* Late verdicts, of compile failures and refused shapes: (node, provider) may no longer be chosen, with
+     * the reason to show. */
+    const struct gt_late_refusal *late;
+    uint32_t late_count;
+} gt_place_options;
+
+typedef struct gt_late_refusal {
+    uint32_t node;
+    uint32_t provider;
+    gantry_refusal refusal;
+} gt_late_refusal;
+
+/* A verdict as it is kept. */
+typedef struct gt_kept_verdict {
+    bool asked; /* false: never judged (lower in priority than the first yes and plan=priority would still
+                   ask: all are asked) */
+    bool supported;
+    char estimate_source;
+    double estimate_ns;
+    gantry_dtype executes_in;
+    const gantry_refusal *refusal; /* NULL when supported */
+    /* Decisions about worth: what was compared. NAN when not compared. */
+    double estimate_here_ns, estimate_there_ns, boundary_ns;
+} gt_kept_verdict;
+
+typedef struct gt_unit {
+    uint32_t node_count;
+    const uint32_t *nodes;     /* node ids, topological */
+    const char *kind;          /* "node", "composite", "qdq", "control", "host" */
+    uint32_t provider;         /* chosen, or GT_NONE */
+    gt_kept_verdict *verdicts; /* one for each provider, in priority order */
+} gt_unit;
+
+/* Units that one provider compiles into one program. inputs: values read from outside that are no constants
+ * and not at-bind values' hosts...; see gt_placement_edges for what must move. */
+typedef struct gt_partition {
+    uint32_t provider;
+    uint32_t segment; /* all its nodes are of this segment */
+    uint32_t node_count;
+    const uint32_t *nodes; /* topological */
+    uint32_t input_count;
+    const uint32_t *inputs; /* value ids produced outside (graph inputs, captures, other partitions, at-bind
+                               values needed as tensors), each once; no constants */
+    uint32_t output_count;
+    const uint32_t *outputs; /* value ids read outside or graph outputs */
+    bool control;            /* one control node that the executor runs itself (provider is the last) */
+} gt_partition;
+
+/* An edge with a cost: a value that must move between domains, or change precision or format. */
+typedef struct gt_boundary {
+    uint32_t value;
+    uint32_t source_partition; /* GT_NONE: session input */
+    uint32_t target_partition; /* GT_NONE: session output */
+    uint32_t source_domain, target_domain;
+    bool precision; /* the executed precisions differ */
+    double bytes;   /* at typical dims */
+    double estimate_ns;
+} gt_boundary;
+
+typedef struct gt_placement {
+    gt_arena arena;
+    uint32_t unit_count;
+    gt_unit *units;
+    uint32_t *unit_of_node; /* by node id; GT_NONE for removed and at-bind nodes ("host_policy, at bind") */
+    uint32_t partition_count;
+    gt_partition *partitions; /* in an order in which they can run */
+    uint32_t *partition_of_node;
+    uint32_t boundary_count;
+    gt_boundary *boundaries; /* session inputs and outputs included */
+    /* Estimated totals at typical dims; NAN when not known. */
+    double chosen_ns, all_cpu_ns;
+    uint32_t below_precision_count; /* nodes that run below the model's precision */
+} gt_placement;
+
+/* Places the nodes of one graph (bodies are placed apart, as graphs of their own). GANTRY_UNSUPPORTED when
+ * some unit has no provider: *out_placement is there even then, and the error names the first such node, its
+ * candidates' reasons, and how many there are. */
+gantry_status gt_place(gt_graph *graph, const gt_place_provider *providers, uint32_t provider_count,
+                       const gt_place_domain *domains, uint32_t domain_count, const gt_place_options *options,
+                       gt_placement **out_placement, gantry_error *err);
+void gt_placement_destroy(gt_allocator *allocator, gt_placement **placement);
+
+/* The extents of a value with every symbol at its typical value; returns the element count. dims has room for
+ * GANTRY_MAX_RANK. */
+int64_t gt_typical_shape(const gt_graph *graph, uint32_t value, int64_t *out_dims);
+
+#endif
