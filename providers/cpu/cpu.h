@@ -1,0 +1,196 @@
+/* Inside the CPU provider: what a kernel is, how it is made for one node and one set of shapes, and the
+ * tables that list them.
+ *
+ *     op row  (table of a family file)  -- make -->  kernel  -- program.c strings kernels together and gives
+ * them memory
+ *
+ * The provider sees the rest of Gantry through include/gantry/provider.h only, plus header-only helpers of
+ * base/. */
+#ifndef CPU_CPU_H
+#define CPU_CPU_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/vec.h"
+
+#include <gantry/provider.h>
+
+/* How the elements of a tensor lie in memory. All but PLAIN are decided by program.c and seen only by kernels
+ * that say so. */
+typedef enum cpu_layout {
+    CPU_PLAIN = 0,   /* dense row-major, as ONNX orders dims */
+    CPU_NHWC = 1,    /* rank 4 (3): channels last */
+    CPU_NCHW16C = 2, /* rank 4 (3): channels in blocks of 16, zero padded */
+    CPU_LAYOUT_COUNT
+} cpu_layout;
+
+/* One operand of a node at known shapes. dims are ONNX extents whatever the layout. */
+typedef struct cpu_tensor {
+    bool present;
+    bool constant; /* data is set and stays valid as long as the program */
+    bool bounded;  /* output: dims are upper bounds; the kernel writes true_dims */
+    gantry_dtype dtype;
+    cpu_layout layout;
+    uint32_t rank;
+    int64_t dims[GANTRY_MAX_RANK];
+    int64_t count;    /* product of dims */
+    const void *data; /* elements known when the kernel is made (constants; host values, valid during make
+                         only), else NULL */
+    uint32_t constant_id;
+} cpu_tensor;
+
+/* What one execution gets. Pointers are element 0 of each operand (NULL: left out), scratch is 64-byte
+ * aligned. */
+typedef struct cpu_call {
+    const void *const *inputs;
+    void *const *outputs;
+    void *scratch;
+    int threads;               /* at most the count the kernel was made for; 1 means: do not fork */
+    int64_t *const *true_dims; /* for bounded outputs */
+    const volatile int *stop;
+} cpu_call;
+
+/* Must not allocate or lock. Results do not depend on call->threads: work is cut into fixed chunks. */
+typedef gantry_status (*cpu_kernel_fn)(const void *state, const cpu_call *call);
+
+/* A kernel made for one node (or a fused group) at known shapes. state lives in build->arena or is destroyed
+ * by `destroy`. */
+typedef struct cpu_kernel {
+    cpu_kernel_fn run;
+    const void *state;
+    void (*destroy)(void *state); /* NULL: state is in the arena */
+    size_t scratch_bytes;
+    int threads;      /* what it was made for: 1 for small work, else the session's */
+    const char *name; /* implementation, for the report: "plain", "jit:avx512_core", "sgemv" */
+    const char *isa;  /* "scalar", "avx2", "avx512" ... */
+    gantry_dtype accumulate;
+    double flops;      /* per execution; bytes are added by program.c */
+    int view_of_input; /* >= 0: output 0 is that input, moved nowhere; run is NULL */
+    size_t view_offset_bytes;
+    int overwrite_input; /* >= 0: output 0 may share that input's memory */
+} cpu_kernel;
+
+typedef struct cpu_provider cpu_provider; /* provider.c */
+
+/* What a maker sees. Weights it packs go through cpu_packed so that several shapes share them. */
+typedef struct cpu_build {
+    cpu_provider *provider;
+    const gantry_host *host;
+    gt_arena *arena; /* lives as long as the shaped program */
+    const gantry_graph_view *graph;
+    const gantry_node_view *node;
+    uint32_t input_count, output_count;
+    const cpu_tensor *inputs;
+    cpu_tensor
+        *outputs; /* dims and dtype are set; layout may be changed by makers that say so in their row */
+    int threads;
+    bool exact;
+    gantry_error *err;
+    struct cpu_program *program; /* owner of packed constants; NULL when evaluating a single node */
+} cpu_build;
+
+/* Refuses with GANTRY_UNSUPPORTED (attribute or shape the kernel does not take) through gt_fail with the
+ * node's name. */
+typedef gantry_status (*cpu_make_fn)(cpu_build *build, cpu_kernel *out_kernel);
+
+/* A set of element types as bits: CPU_BIT(GANTRY_FLOAT32) | ... */
+#define CPU_BIT(dtype) (1u << (dtype))
+#define CPU_FLOATS (CPU_BIT(GANTRY_FLOAT32) | CPU_BIT(GANTRY_FLOAT64))
+#define CPU_SIGNED                                                                                           \
+    (CPU_BIT(GANTRY_INT8) | CPU_BIT(GANTRY_INT16) | CPU_BIT(GANTRY_INT32) | CPU_BIT(GANTRY_INT64))
+#define CPU_UNSIGNED                                                                                         \
+    (CPU_BIT(GANTRY_UINT8) | CPU_BIT(GANTRY_UINT16) | CPU_BIT(GANTRY_UINT32) | CPU_BIT(GANTRY_UINT64))
+#define CPU_INTEGERS (CPU_SIGNED | CPU_UNSIGNED)
+#define CPU_NUMBERS (CPU_FLOATS | CPU_INTEGERS)
+/* Everything that is moved as raw bytes of 1, 2, 4 or 8 (16 for complex). */
+#define CPU_ANY_BYTES                                                                                        \
+    (CPU_NUMBERS | CPU_BIT(GANTRY_BOOL) | CPU_BIT(GANTRY_FLOAT16) | CPU_BIT(GANTRY_BFLOAT16) |               \
+     CPU_BIT(GANTRY_COMPLEX64) | CPU_BIT(GANTRY_FLOAT8E4M3FN) | CPU_BIT(GANTRY_FLOAT8E4M3FNUZ) |             \
+     CPU_BIT(GANTRY_FLOAT8E5M2) | CPU_BIT(GANTRY_FLOAT8E5M2FNUZ) | CPU_BIT(GANTRY_FLOAT8E8M0))
+
+enum {
+    CPU_ROW_ANY_LAYOUT =
+        1u << 0, /* elementwise on operands of one shape: runs on any layout, over the padded count */
+    CPU_ROW_PICKS_LAYOUT = 1u << 1 /* conv, pool: the maker handles layouts itself */
+};
+
+/* One operator the provider computes. types[k]: element types of input k it takes (the last entry that is not
+ * 0 also holds for further inputs); 0 in types[0]: no restriction. judge (may be NULL) refuses by attributes;
+ * makers may still refuse at shapes. */
+typedef struct cpu_op_row {
+    const char *op;
+    const char *domain;
+    uint32_t types[8];
+    cpu_make_fn make;
+    void (*judge)(const gantry_graph_view *graph, const gantry_node_view *node, gantry_verdict *verdict);
+    /* Arithmetic of the node at typical dims; NULL: one operation an output element. */
+    double (*flops)(const gantry_graph_view *graph, const gantry_node_view *node);
+    uint32_t flags;
+} cpu_op_row;
+
+typedef struct cpu_op_family {
+    const cpu_op_row *rows;
+    uint32_t count;
+} cpu_op_family;
+
+/* One for each family file; op_table.c lists them all. Rows of a later family win over rows of an earlier one
+ * with the same op. */
+cpu_op_family cpu_elementwise_ops(void); /* elementwise.c: unary and binary arithmetic, comparisons, logic,
+                                            Where, Clip, Cast, activations */
+cpu_op_family cpu_reduce_ops(void); /* reduce.c: Reduce*, ArgMax/Min, GlobalPools of plain layout, CumSum */
+cpu_op_family cpu_movement_ops(
+    void); /* movement.c: Reshape family, Transpose, Concat, Split, Slice, Pad, Tile, Expand, Identity ... */
+cpu_op_family cpu_indexing_ops(
+    void); /* indexing.c: Gather*, Scatter*, OneHot, TopK, NonZero, NonMaxSuppression, Where-like */
+cpu_op_family cpu_shape_ops(void);         /* shape_ops.c: Shape, Size, ConstantOfShape, Range, EyeLike */
+cpu_op_family cpu_normalization_ops(void); /* normalization.c: Softmax, LogSoftmax, LayerNormalization,
+                                              BatchNormalization, InstanceNorm, LRN ... */
+cpu_op_family cpu_image_ops(void);         /* image.c: Resize, Upsample, plain pools, DepthToSpace ... */
+cpu_op_family cpu_quantized_ops(void);     /* quantized.c: Q/DQ, QLinear*, *Integer */
+cpu_op_family
+cpu_composite_ops(void);            /* composite.c: the "gantry" domain: Gelu, SiLU, LayerNorm, attention */
+cpu_op_family cpu_conv_ops(void);   /* conv.c: Conv, ConvTranspose through oneDNN */
+cpu_op_family cpu_pool_ops(void);   /* pool.c: MaxPool, AveragePool through oneDNN */
+cpu_op_family cpu_matmul_ops(void); /* matmul.c: MatMul, Gemm */
+cpu_op_family cpu_recurrent_ops(void); /* recurrent.c: LSTM, GRU, RNN */
+
+/* The row for a node, or NULL. */
+const cpu_op_row *cpu_find_op(const char *domain, const char *op);
+
+/* ---- help for makers
+ * ------------------------------------------------------------------------------------------------------ */
+
+#define CPU_TINY_ELEMENTS                                                                                    \
+    16384 /* work below this many elements stays on one thread: a parallel region costs 1-3 us */
+
+/* Calls body(arg, begin, end) over 0..count-1 in fixed chunks, on call->threads threads (OpenMP; parallel.c).
+ */
+void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
+                  void (*body)(void *arg, int64_t begin, int64_t end), void *arg);
+
+/* Fails the build with GANTRY_UNSUPPORTED and a text that names the node. */
+GANTRY_PRINTF(2, 3) gantry_status cpu_unsupported(cpu_build *build, const char *format, ...);
+
+/* Zeroed memory of the shaped program for a kernel's state, or NULL (then return gt_out_of_memory). */
+static inline void *cpu_state(cpu_build *build, size_t bytes)
+{
+    return gt_arena_alloc(build->arena, bytes);
+}
+
+/* A kernel with the defaults: plain, one thread, no view, no overwrite. */
+static inline cpu_kernel cpu_kernel_of(cpu_kernel_fn run, const void *state)
+{
+    return (cpu_kernel){.run = run,
+                        .state = state,
+                        .threads = 1,
+                        .name = "plain",
+                        .isa = "c",
+                        .view_of_input = -1,
+                        .overwrite_input = -1};
+}
+
+/* Integer elements of an operand whose data is known (int32 or int64), as int64; false when it is absent or
+ * not known. Writes at most capacity, *out_count is the true count. */
+bool cpu_read_ints(const cpu_tensor *tensor, int64_t *out_values, uint32_t capacity, uint32_t *out_count);
+
+#endif
