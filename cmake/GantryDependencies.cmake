@@ -1,31 +1,59 @@
-# Finds what Gantry builds on and gives each one target. oneDNN is looked for in GANTRY_DNNL_ROOT (set by tools/setup.sh), then in the system.
+# Finds what Gantry builds on and gives each one target. oneDNN is looked for in GANTRY_DNNL_ROOT, in the folder that
+# tools/setup.sh fills, then in the system.
 find_package(PkgConfig REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(Threads REQUIRED)
+
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 add_library(jansson::jansson ALIAS PkgConfig::jansson)
 pkg_check_modules(protobuf_c REQUIRED IMPORTED_TARGET libprotobuf-c)
 add_library(gt_protobuf INTERFACE)
 target_link_libraries(gt_protobuf INTERFACE PkgConfig::protobuf_c)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+add_library(gt_xxhash INTERFACE)
+target_link_libraries(gt_xxhash INTERFACE PkgConfig::xxhash)
 
-find_path(GANTRY_SLEEF_INCLUDE sleef.h REQUIRED)
-find_library(GANTRY_SLEEF_LIBRARY sleef REQUIRED)
-add_library(gt_sleef INTERFACE)
-target_include_directories(gt_sleef SYSTEM INTERFACE ${GANTRY_SLEEF_INCLUDE})
-target_link_libraries(gt_sleef INTERFACE ${GANTRY_SLEEF_LIBRARY})
+# Without OpenMP the pragmas are comments: one thread, which is what ThreadSanitizer can follow (libgomp is not instrumented).
+add_library(gt_openmp INTERFACE)
+if(GANTRY_OPENMP)
+    find_package(OpenMP REQUIRED COMPONENTS C)
+    target_link_libraries(gt_openmp INTERFACE OpenMP::OpenMP_C)
+else()
+    target_compile_options(gt_openmp INTERFACE -Wno-unknown-pragmas)
+endif()
 
-# The serial flavour: two thread pools fight (docs/design.md).
-find_path(GANTRY_CBLAS_INCLUDE cblas.h PATHS /usr/include/x86_64-linux-gnu/openblas-serial /usr/include/aarch64-linux-gnu/openblas-serial
-    REQUIRED NO_DEFAULT_PATH)
-find_library(GANTRY_OPENBLAS_LIBRARY NAMES openblas libopenblas.so.0
-    PATHS /usr/lib/x86_64-linux-gnu/openblas-serial /usr/lib/aarch64-linux-gnu/openblas-serial REQUIRED NO_DEFAULT_PATH)
-add_library(gt_openblas INTERFACE)
-target_include_directories(gt_openblas SYSTEM INTERFACE ${GANTRY_CBLAS_INCLUDE})
-target_link_libraries(gt_openblas INTERFACE ${GANTRY_OPENBLAS_LIBRARY})
+# gantry_find(TARGET HEADER LIBRARY-NAMES [INCLUDE dirs] [LIBRARY dirs] [ONLY]): an interface target of a library without
+# a package file. ONLY: nowhere but in these folders.
+function(gantry_find target header names)
+    cmake_parse_arguments(ARG "ONLY" "" "INCLUDE;LIBRARY" ${ARGN})
+    set(where "")
+    if(ARG_ONLY)
+        set(where NO_DEFAULT_PATH)
+    endif()
+    find_path(${target}_INCLUDE ${header} HINTS ${ARG_INCLUDE} ${where} REQUIRED)
+    find_library(${target}_LIBRARY NAMES ${names} HINTS ${ARG_LIBRARY} ${where} REQUIRED)
+    mark_as_advanced(${target}_INCLUDE ${target}_LIBRARY)
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+    target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
+endfunction()
 
-set(GANTRY_DNNL_ROOT "$ENV{GANTRY_DNNL_ROOT}" CACHE PATH "folder of a oneDNN installation (include/, lib/)")
-find_path(GANTRY_DNNL_INCLUDE oneapi/dnnl/dnnl.h HINTS ${GANTRY_DNNL_ROOT}/include ${CMAKE_SOURCE_DIR}/build/deps/onednn/include REQUIRED)
-find_library(GANTRY_DNNL_LIBRARY dnnl HINTS ${GANTRY_DNNL_ROOT}/lib ${CMAKE_SOURCE_DIR}/build/deps/onednn/lib REQUIRED)
-add_library(gt_dnnl INTERFACE)
-target_include_directories(gt_dnnl SYSTEM INTERFACE ${GANTRY_DNNL_INCLUDE})
-target_link_libraries(gt_dnnl INTERFACE ${GANTRY_DNNL_LIBRARY})
+gantry_find(gt_sleef sleef.h sleef)
+
+# The serial flavour only: two thread pools fight (docs/design.md, section 6). Its header is the same in every flavour.
+set(flavours ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread)
+list(TRANSFORM flavours PREPEND /usr/include/)
+gantry_find(gt_openblas cblas.h "openblas;libopenblas.so.0" INCLUDE ${flavours}
+    LIBRARY /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial ONLY)
+
+set(GANTRY_DNNL_ROOT "" CACHE PATH "folder of a oneDNN installation (include/, lib/); else the variable of that name")
+set(dnnl_root ${GANTRY_DNNL_ROOT} $ENV{GANTRY_DNNL_ROOT} ${CMAKE_SOURCE_DIR}/build/deps/onednn)
+list(GET dnnl_root 0 dnnl_root)
+gantry_find(gt_dnnl oneapi/dnnl/dnnl.h dnnl INCLUDE ${dnnl_root}/include LIBRARY ${dnnl_root}/lib)
+file(STRINGS ${gt_dnnl_INCLUDE}/oneapi/dnnl/dnnl_version.h dnnl_numbers REGEX "define DNNL_VERSION_(MAJOR|MINOR) ")
+string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]+([0-9]+).*" "\\1.\\2" dnnl_version "${dnnl_numbers}")
+if(dnnl_version VERSION_LESS 3.2)
+    message(FATAL_ERROR "oneDNN ${dnnl_version} in ${gt_dnnl_INCLUDE} is too old: 3.2 or later is needed (run tools/setup.sh)")
+endif()

@@ -1,7 +1,16 @@
-# How every target of the project is made: one static library a folder, linked whole into libgantry.so.
+# How every target of the project is made: one static library a folder, linked whole into libgantry.so; one module a plugin.
 add_library(gt_base INTERFACE)
 target_include_directories(gt_base INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
-target_link_libraries(gt_base INTERFACE m pthread)
+target_link_libraries(gt_base INTERFACE m Threads::Threads)
+
+if(GANTRY_SANITIZE)
+    add_compile_options(-fsanitize=${GANTRY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${GANTRY_SANITIZE})
+endif()
+# The build tree can be moved as a whole; CMake adds the folders of oneDNN and OpenBLAS by itself.
+set(CMAKE_BUILD_RPATH "$ORIGIN")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
 
 function(gantry_warnings target)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes
@@ -9,22 +18,47 @@ function(gantry_warnings target)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE GANTRY_BUILD)
 endfunction()
 
-# gantry_library(NAME FOLDER DEPENDS ...): all .c files of the folder (and of its subfolders).
+# gantry_library(NAME FOLDER DEPENDS ...): all .c files of the folder and of its subfolders.
 function(gantry_library name folder)
     cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
-    add_library(${name} STATIC ${sources})
+    add_library(${name} STATIC ${sources} ${CMAKE_BINARY_DIR}/empty.c)
     gantry_warnings(${name})
     target_link_libraries(${name} PUBLIC gt_base ${ARG_DEPENDS})
 endfunction()
 
 # libgantry.so: everything but the plugins; exports the GANTRY_API names only.
 function(gantry_shared_library)
-    file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
     add_library(gantry SHARED ${CMAKE_BINARY_DIR}/empty.c)
     target_link_libraries(gantry PRIVATE -Wl,--whole-archive gt_graph gt_core gt_cpu -Wl,--no-whole-archive ${CMAKE_DL_LIBS})
-    target_include_directories(gantry PUBLIC ${CMAKE_SOURCE_DIR}/include)
-    target_link_options(gantry PRIVATE -Wl,-z,defs
-        -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/gantry.map)
-    set_target_properties(gantry PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+    target_include_directories(gantry PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+    target_link_options(gantry PRIVATE -Wl,-z,defs -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/gantry.map)
+    set_target_properties(gantry PROPERTIES
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+        LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/gantry.map
+        VERSION ${PROJECT_VERSION}
+        SOVERSION ${PROJECT_VERSION_MAJOR})
+endfunction()
+
+# gantry_plugin(NAME OUTPUT-FOLDER SOURCES ... DEPENDS ...): libNAME.so, which exports gantry_plugin_open and nothing else.
+# It sees the public headers and the header-only base/, and does not link libgantry: the host hands it a table.
+function(gantry_plugin name output)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    add_library(${name} MODULE ${ARG_SOURCES})
+    gantry_warnings(${name})
+    target_link_libraries(${name} PRIVATE gt_base ${ARG_DEPENDS})
+    target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map)
+    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${output} LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/plugin.map)
+endfunction()
+
+# gantry_plugin_folder(NAME FOLDER OUTPUT): the folder's own CMakeLists.txt when it has one; nothing when it is not there.
+function(gantry_plugin_folder name folder output)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/${folder}/CMakeLists.txt)
+        add_subdirectory(${CMAKE_SOURCE_DIR}/${folder})
+        return()
+    endif()
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
+    if(sources)
+        gantry_plugin(${name} ${output} SOURCES ${sources} DEPENDS ${CMAKE_DL_LIBS})
+    endif()
 endfunction()
