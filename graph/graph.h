@@ -135,6 +135,16 @@ typedef struct gt_node {
     uint32_t segment; /* the first segment in which its inputs' sizes are known; set by inference */
 } gt_node;
 
+/* What inference could not decide and a bind must: expr is a GT_EXPR_BROADCAST (it must have a value) or a
+ * GT_EXPR_EQ (it must be 1) over an extent of value a and one of value b, both inputs of node. Axes are
+ * counted from the right: 1 is the last. An axis of 0 means the whole tensor (its element count). */
+typedef struct gt_shape_check {
+    gt_expr expr;
+    uint32_t node;
+    uint32_t a, b; /* value ids; b may be GT_NONE */
+    uint32_t axis_a, axis_b;
+} gt_shape_check;
+
 /* values and nodes are stored by pointer: they don't move. order is a topological order of the nodes that are
  * not removed. */
 struct gt_graph {
@@ -153,6 +163,10 @@ struct gt_graph {
     gt_use *uses;             /* private: grouped by value, see gt_graph_uses */
     uint32_t *uses_first;
     bool uses_valid;
+    /* Of this graph without its bodies; made anew by each gt_infer_graph, in the model's arena. See
+     * gt_infer_first_failure. */
+    gt_shape_check *checks;
+    uint32_t check_count, check_capacity;
 };
 
 typedef struct gt_metadata {

@@ -29,9 +29,18 @@ gantry_status gt_infer_inputs(gt_model *model, const gt_infer_options *options, 
  * checked at bind. */
 gantry_status gt_infer_graph(gt_graph *graph, gantry_error *err);
 
+/* The first check of the graph (gt_graph.checks, its bodies not included) that these values break, or
+ * GT_EXPR_UNKNOWN. A check whose operands are not known yet is not broken. */
+gt_expr gt_infer_first_failure(const gt_graph *graph, const gt_scalar *values, const uint8_t *known);
+
+/* Sets used[symbol] = 1 for every input element symbol whose value a plan of this graph depends on: it occurs
+ * in a dim, in an element of a shape operand, in an If condition or in an output of a node that is at_bind,
+ * bodies included. Other element symbols belong in no plan key. */
+void gt_infer_key_symbols(const gt_graph *graph, uint8_t *used);
+
 /* Which broadcasts and divisions can fail at bind, and how to say so: fills err for the failing expression
  * (see gt_exprs_evaluate) with node, op, tensors with their shapes under these values, the axis, who produced
- * each and what bound the symbols. */
+ * each and what bound the symbols. failed may also be an extent without a value or with a negative one. */
 gantry_status gt_infer_explain_failure(const gt_graph *graph, gt_expr failed, const gt_scalar *values,
                                        const uint8_t *known, gantry_error *err);
 

@@ -12,7 +12,8 @@ enum {
     GT_OP_ELEMENTWISE = 1u << 3, /* output element depends on the broadcast elements of the inputs only */
     GT_OP_COMMUTATIVE = 1u << 4,
     GT_OP_TRAINING = 1u << 5,
-    GT_OP_MOVEMENT = 1u << 6 /* moves or views elements without arithmetic */
+    GT_OP_MOVEMENT = 1u << 6,  /* moves or views elements without arithmetic */
+    GT_OP_PROPAGATES = 1u << 7 /* inference computes its elements when those of its inputs are known */
 };
 
 typedef struct gt_infer gt_infer; /* infer.c: what a rule sees */
