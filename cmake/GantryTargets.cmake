@@ -10,7 +10,7 @@ endif()
 # The build tree can be moved as a whole; CMake adds the folders of oneDNN and OpenBLAS by itself.
 set(CMAKE_BUILD_RPATH "$ORIGIN")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/empty.c CONTENT "")
 
 function(gantry_warnings target)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes
