@@ -45,16 +45,29 @@ typedef struct gt_plugin_entry {
     double load_ns;
 } gt_plugin_entry;
 
-/* Thread-safe where not said otherwise: entries are only added, under lock, and never move. */
+/* A session's log sink: lines of providers go to all of them. */
+typedef struct gt_log_sink {
+    int level;
+    gantry_log_fn log;
+    void *user;
+} gt_log_sink;
+
+/* Thread-safe where not said otherwise: entries are only added, under lock, and never move. Lock order: lock,
+ * then nothing; log_lock and constants_lock are taken alone. */
 struct gantry_runtime {
     gt_allocator allocator;
     pthread_mutex_t lock;
+    pthread_mutex_t log_lock;       /* held around sinks' callbacks */
+    pthread_mutex_t constants_lock; /* held while a constant's file is mapped */
+    GT_VEC(gt_log_sink) sinks;
     GT_VEC(gt_plugin_entry *) plugins;
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
     uint32_t session_count;
     uint32_t cpu;     /* index of the provider "cpu" */
     gantry_host host; /* what the CPU provider was opened with */
+    gantry_plugin cpu_plugin;
+    const gt_provider_entry *cpu_provider; /* NULL until it is registered */
 };
 
 /* Entry of the linked-in CPU provider: the same contract as a plugin's gantry_plugin_open. */
@@ -64,6 +77,21 @@ gantry_status gt_cpu_plugin_open(const gantry_host *host, uint32_t abi, gantry_p
 /* Finds a provider by name; GT_NO_PLUGIN when there is none. The caller holds no lock. */
 uint32_t gt_runtime_find_provider(gantry_runtime *runtime, const char *name);
 uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
+
+/* The entry at an index, under lock: entries never move, so the pointer stays valid. */
+gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
+gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
+
+/* Providers' log lines at or above `level` go to log until the same (log, user) is taken off. NULL is fine.
+ */
+gantry_status gt_runtime_log_add(gantry_runtime *runtime, int level, gantry_log_fn log, void *user,
+                                 gantry_error *err);
+void gt_runtime_log_remove(gantry_runtime *runtime, gantry_log_fn log, void *user);
+
+/* Checks what an open call filled in and adds its domains and providers; all or nothing. `plugin` is an index
+ * into runtime->plugins or GT_NO_PLUGIN (loader.c). */
+gantry_status gt_runtime_register(gantry_runtime *runtime, gantry_plugin *inout_plugin, uint32_t plugin,
+                                  gantry_error *err);
 
 /* Reads the manifest section of the ELF file at path; GANTRY_DATA when there is none. Nothing of the file is
  * executed. */

@@ -284,7 +284,7 @@ static gantry_status outer_inputs(builder *b, uint32_t **out_inputs, uint32_t *o
 static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, gt_view *out_view, gantry_error *err)
 {
     builder b = {.arena = arena, .graph = graph, .out = out_view, .segment = UINT32_MAX};
-    uint32_t *inputs, input_count;
+    uint32_t *inputs = NULL, input_count = 0;
     GT_TRY(outer_inputs(&b, &inputs, &input_count, err));
     GT_TRY(begin(&b, graph->order.count, graph->order.data, input_count + graph->outputs.count, err));
     for (uint32_t k = 0; k < input_count; k++)
