@@ -81,6 +81,7 @@ typedef struct gt_symbol {
         range_high;               /* typical is what costs are estimated with; high INT64_MAX when open */
     bool range_given;             /* by the user; else assumed */
     const struct gt_graph *graph; /* DATA_*: the graph that `value` is of */
+    uint32_t depth;               /* DATA_*: how many graphs lie around that one */
 } gt_symbol;
 
 /* What is known of an expression whatever its symbols are bound to. */
