@@ -46,8 +46,9 @@ typedef struct cpu_call {
     void *const *outputs;
     void *scratch;
     int threads;               /* at most the count the kernel was made for; 1 means: do not fork */
-    int64_t *const *true_dims; /* for bounded outputs */
+    int64_t *const *true_dims; /* for bounded outputs; entries (or all) NULL when nobody asks */
     const volatile int *stop;
+    void *context; /* the kernel's own bytes in this context (context_bytes), else NULL */
 } cpu_call;
 
 /* Must not allocate or lock. Results do not depend on call->threads: work is cut into fixed chunks. */
@@ -68,7 +69,35 @@ typedef struct cpu_kernel {
     int view_of_input; /* >= 0: output 0 is that input, moved nowhere; run is NULL */
     size_t view_offset_bytes;
     int overwrite_input; /* >= 0: output 0 may share that input's memory */
+    /* What one context needs of its own because it is not thread-safe (oneDNN memory objects): bytes that
+     * context_init fills and context_destroy empties. context_bytes 0: nothing. */
+    size_t context_bytes;
+    gantry_status (*context_init)(const void *state, void *context, gantry_error *err);
+    void (*context_destroy)(const void *state, void *context);
+    /* Bit k: a run does not read input k (a weight that was packed). Only rows with CPU_ROW_PACKS set it. */
+    uint32_t packed_inputs;
 } cpu_kernel;
+
+/* What is computed on the output of a convolution or product before it is stored. */
+typedef enum cpu_post_kind {
+    CPU_POST_BIAS,         /* + input (a constant vector along the output channels) */
+    CPU_POST_RESIDUAL,     /* + input of the output's shape */
+    CPU_POST_RELU,         /* max(x, 0), or alpha * x below 0 */
+    CPU_POST_CLIP,         /* min(max(x, alpha), beta) */
+    CPU_POST_SIGMOID,      /* 1 / (1 + exp(-x)) */
+    CPU_POST_TANH,         /* tanh(x) */
+    CPU_POST_HARD_SIGMOID, /* max(0, min(1, alpha * x + beta)) */
+    CPU_POST_HARD_SWISH,   /* x * max(0, min(1, alpha * x + beta)) */
+    CPU_POST_SWISH,        /* x * sigmoid(alpha * x) */
+    CPU_POST_GELU_ERF,
+    CPU_POST_GELU_TANH
+} cpu_post_kind;
+
+typedef struct cpu_post {
+    cpu_post_kind kind;
+    float alpha, beta;
+    uint32_t input; /* BIAS, RESIDUAL: index into build->inputs */
+} cpu_post;
 
 typedef struct cpu_provider cpu_provider; /* provider.c */
 
@@ -79,10 +108,11 @@ typedef struct cpu_build {
     gt_arena *arena; /* lives as long as the shaped program */
     const gantry_graph_view *graph;
     const gantry_node_view *node;
-    uint32_t input_count, output_count;
-    const cpu_tensor *inputs;
-    cpu_tensor
-        *outputs; /* dims and dtype are set; layout may be changed by makers that say so in their row */
+    uint32_t input_count, output_count; /* may exceed the node's own when post-ops read more */
+    cpu_tensor *inputs; /* rows with CPU_ROW_PICKS_LAYOUT may change inputs[k].layout: the program converts */
+    cpu_tensor *outputs; /* dims and dtype are set; layout may be changed by rows that say so */
+    uint32_t post_count; /* only rows that fusion.c knows get any */
+    const cpu_post *posts;
     int threads;
     bool exact;
     gantry_error *err;
@@ -109,9 +139,13 @@ typedef gantry_status (*cpu_make_fn)(cpu_build *build, cpu_kernel *out_kernel);
      CPU_BIT(GANTRY_FLOAT8E5M2) | CPU_BIT(GANTRY_FLOAT8E5M2FNUZ) | CPU_BIT(GANTRY_FLOAT8E8M0))
 
 enum {
-    CPU_ROW_ANY_LAYOUT =
-        1u << 0, /* elementwise on operands of one shape: runs on any layout, over the padded count */
-    CPU_ROW_PICKS_LAYOUT = 1u << 1 /* conv, pool: the maker handles layouts itself */
+    /* Elementwise with ONNX broadcasting: position by position. program.c shows blocked operands to such a
+     * row as plain ones of shape [N, C/16, H, W, 16]. */
+    CPU_ROW_ANY_LAYOUT = 1u << 0,
+    CPU_ROW_PICKS_LAYOUT = 1u << 1, /* conv, pool: the maker handles layouts itself */
+    /* data of constants is valid during make only unless the kernel leaves its bit in packed_inputs clear:
+     * then the pointer handed to a run is a copy. Other rows may keep data. */
+    CPU_ROW_PACKS = 1u << 2
 };
 
 /* One operator the provider computes. types[k]: element types of input k it takes (the last entry that is not
@@ -192,5 +226,33 @@ static inline cpu_kernel cpu_kernel_of(cpu_kernel_fn run, const void *state)
 /* Integer elements of an operand whose data is known (int32 or int64), as int64; false when it is absent or
  * not known. Writes at most capacity, *out_count is the true count. */
 bool cpu_read_ints(const cpu_tensor *tensor, int64_t *out_values, uint32_t capacity, uint32_t *out_count);
+
+/* Bits of one element; 0 for types without fixed size (strings, undefined). */
+static inline uint32_t cpu_dtype_bits(gantry_dtype dtype)
+{
+    static const uint8_t bits[GANTRY_DTYPE_COUNT] = {0,  32,  8,  8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64,
+                                                     64, 128, 16, 8, 8,  8,  8,  4,  4, 4, 8,  2,  2};
+    return (unsigned)dtype < GANTRY_DTYPE_COUNT ? bits[dtype] : 0;
+}
+
+/* Bytes of count elements; types below 8 bits are packed. */
+static inline size_t cpu_dtype_bytes(gantry_dtype dtype, int64_t count)
+{
+    return ((size_t)count * cpu_dtype_bits(dtype) + 7) / 8;
+}
+
+static inline size_t cpu_tensor_bytes(const cpu_tensor *tensor)
+{
+    return cpu_dtype_bytes(tensor->dtype, tensor->count);
+}
+
+/* "float32", "int8" ... */
+const char *cpu_dtype_name(gantry_dtype dtype);
+
+/* Finds or makes the packed form of a weight. weight is a constant operand; layout_key tells packed forms of
+ * one constant apart. fill writes the packed bytes (64-byte aligned) once; all shapes of the program share
+ * them. NULL with build->err filled when it fails. */
+const void *cpu_pack(cpu_build *build, const cpu_tensor *weight, uint64_t layout_key, size_t bytes,
+                     gantry_status (*fill)(void *arg, void *packed), void *arg);
 
 #endif

@@ -1,0 +1,41 @@
+/* What MatMul and Gemm have in common: a batch of products with broadcast batches and any strides. */
+#ifndef CPU_PRODUCT_H
+#define CPU_PRODUCT_H
+
+#include "cpu.h"
+
+/* For each of batch_count matrices: y[m][n] = alpha * sum_k a[m][k] * b[k][n] (+ beta * c[m][n]). Strides in
+ * elements, 0 where an operand is broadcast; y is dense. c_present: operand 2 of the call. */
+typedef struct cpu_product {
+    gantry_dtype dtype;
+    int64_t m, n, k;
+    int64_t a_row, a_column, b_row, b_column;
+    uint32_t batch_rank;
+    int64_t batch_dims[GANTRY_MAX_RANK];
+    int64_t a_batch[GANTRY_MAX_RANK], b_batch[GANTRY_MAX_RANK];
+    int64_t batch_count;
+    float alpha, beta;
+    bool c_present;
+    int64_t c_row, c_column;
+} cpu_product;
+
+/* Reads the shapes of a MatMul or Gemm. GANTRY_UNSUPPORTED through cpu_unsupported when they do not fit. */
+gantry_status cpu_product_of_matmul(cpu_build *build, cpu_product *out_product);
+gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product);
+
+/* Plain loops for every numeric type of 4 and 8 bytes. */
+gantry_status cpu_product_plain(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
+/* Element offsets of matrix `index` of a batch. */
+static inline void cpu_product_offsets(const cpu_product *p, int64_t index, int64_t *out_a, int64_t *out_b)
+{
+    *out_a = *out_b = 0;
+    for (uint32_t k = p->batch_rank; k-- > 0;) {
+        int64_t at = index % p->batch_dims[k];
+        index /= p->batch_dims[k];
+        *out_a += at * p->a_batch[k];
+        *out_b += at * p->b_batch[k];
+    }
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* The CPU provider's own objects: the provider, a compiled partition, the same for one set of shapes, and
+ * what one caller's run needs of it.
+ *
+ *     nodes of the view --fusion.c--> groups --program_shape.c--> steps (kernels + where their operands lie)
+ *                                                 --program_memory.c--> offsets in one workspace
+ *     context: the operands as addresses, renewed only when a buffer moved
+ */
+#ifndef CPU_PROGRAM_H
+#define CPU_PROGRAM_H
+
+#include "cpu.h"
+
+#include <pthread.h>
+
+/* Thread-safe once opened: nothing changes but inside oneDNN's own caches. */
+struct cpu_provider {
+    const gantry_host *host;
+    gt_allocator allocator;
+    gantry_provider table;
+    const gantry_provider *tables[1];
+    void *dnnl_engine; /* dnnl_engine_t; NULL when oneDNN gives no CPU engine: plain kernels only */
+    bool sgemv_right;  /* the OpenBLAS in use passed the known product */
+    int channel_block; /* of blocked layouts: 16, or 8 without AVX-512 */
+    const char *isa;   /* the instruction set oneDNN uses */
+};
+
+/* Memory from the host's allocator, 64-byte aligned (2 MiB and in huge pages when big); NULL when there is
+ * none. */
+void *cpu_alloc(cpu_provider *provider, size_t bytes);
+void cpu_free(cpu_provider *provider, void *memory);
+
+/* Whether a row's kernels can take that element type as that input. */
+bool cpu_row_takes(const cpu_op_row *row, uint32_t index, gantry_dtype dtype);
+
+gantry_status cpu_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
+                        gantry_verdict *out_verdict);
+gantry_status cpu_evaluate(void *self, const gantry_graph_view *graph, uint32_t node_index,
+                           const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
+
+/* ---- program
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+#define CPU_MAX_POSTS 8u /* longer chains stay separate kernels; the longest seen in real models has 4 */
+
+/* One or more nodes that one kernel computes. */
+typedef struct cpu_group {
+    const gantry_node_view *node; /* the one whose row makes the kernel */
+    const cpu_op_row *row;
+    uint32_t input_count, output_count; /* value indexes, GANTRY_NO_ID where left out */
+    const uint32_t *inputs;
+    const uint32_t *outputs;
+    uint32_t post_count;
+    const cpu_post *posts;
+    uint32_t node_count;
+    const uint32_t *node_ids;
+    const char *label; /* "Conv+Relu" */
+} cpu_group;
+
+typedef struct cpu_pack_entry {
+    uint32_t constant_id;
+    uint64_t layout_key;
+    void *data;
+    size_t bytes;
+} cpu_pack_entry;
+
+/* A compiled partition. The graph and groups never change; owned and packs only grow, under lock, in
+ * reshape. */
+typedef struct cpu_program {
+    cpu_provider *provider;
+    const gantry_graph_view *graph;
+    int threads;
+    bool exact;
+    gt_arena arena;
+    uint32_t group_count;
+    cpu_group *groups;
+    pthread_mutex_t lock;
+    void **owned; /* for each value: the copy of its constant, or NULL */
+    GT_VEC(cpu_pack_entry) packs;
+    uint64_t held_bytes;
+} cpu_program;
+
+gantry_status cpu_program_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
+                                  gantry_error *err);
+void cpu_program_destroy(void *self, gantry_program *program);
+uint64_t cpu_program_memory(void *self, const gantry_program *program);
+
+/* Joins nodes into groups and records which fusions were made (fusion.c). */
+gantry_status cpu_program_group(cpu_program *program, gantry_recorder *recorder, gantry_error *err);
+
+/* ---- shaped program
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Where a stretch of memory comes from in a run. */
+typedef enum cpu_base {
+    CPU_BASE_NONE,
+    CPU_BASE_INPUT,     /* index: input of the partition */
+    CPU_BASE_OUTPUT,    /* index: output of the partition */
+    CPU_BASE_WORKSPACE, /* offset_bytes from its start */
+    CPU_BASE_CONSTANT   /* address */
+} cpu_base;
+
+/* A stretch of memory that values live in, several of them when some are views or written in place. */
+typedef struct cpu_storage {
+    cpu_base base;
+    uint32_t index;
+    const void *address;
+    size_t bytes;
+    size_t offset_bytes;  /* in the workspace, once planned */
+    uint32_t first, last; /* steps that write and read it */
+    uint32_t merged_into; /* GANTRY_NO_ID, or the storage it shares (written in place) */
+    bool kept;            /* a partition output lies in it: nothing may overwrite it */
+} cpu_storage;
+
+/* One operand of a step, or one place where a value lies: GANTRY_NO_ID storage for none. */
+typedef struct cpu_place {
+    uint32_t storage;
+    size_t offset_bytes;
+    size_t bytes;
+} cpu_place;
+
+/* One kernel call. places: inputs, then outputs, then scratch, in shaped->places from first_place on. */
+typedef struct cpu_step {
+    cpu_kernel kernel;
+    uint32_t first_place;
+    uint32_t input_count, output_count;
+    size_t context_offset;
+    uint32_t group;                           /* GANTRY_NO_ID: a conversion or copy made by the program */
+    gantry_dtype precision_in, precision_out; /* for the record */
+    cpu_layout layout;
+    const uint32_t *bounded_outputs; /* for each output: the partition output whose true dims it writes, or
+                                        NO_ID; NULL: none */
+} cpu_step;
+
+/* A program for one set of shapes. Immutable once made. */
+typedef struct cpu_shaped {
+    cpu_program *program;
+    gt_arena arena;
+    GT_VEC(cpu_storage) storages;
+    GT_VEC(cpu_place) places;
+    GT_VEC(cpu_step) steps;
+    size_t workspace_bytes;
+    size_t context_bytes; /* of all kernels */
+    gantry_output_plan *output_plans;
+    bool threaded; /* some kernel was made for more than one thread */
+} cpu_shaped;
+
+gantry_status cpu_shaped_create(void *self, gantry_program *program, const gantry_reshape_args *args,
+                                gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err);
+void cpu_shaped_destroy(void *self, gantry_shaped *shaped);
+
+/* Writes in place where that is legal, puts partition outputs into their buffers, and gives the rest offsets
+ * in one workspace (program_memory.c). outputs: for each partition output the place where its value lies. */
+gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gantry_error *err);
+
+gantry_status cpu_context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
+                                 gantry_error *err);
+void cpu_context_destroy(void *self, gantry_context *context);
+gantry_status cpu_context_run(void *self, gantry_context *context, const gantry_run_args *args,
+                              gantry_error *err);
+
+#endif
