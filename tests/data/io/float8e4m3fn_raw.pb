@@ -1,0 +1,1 @@
+Bfloat8e4m3fnJȸ@JP
