@@ -1,5 +1,5 @@
-/* Boundaries: every value that must move between domains or whose reader computes in another precision, once for each
- * value and target domain, session inputs and outputs included. */
+/* Boundaries: every value that must move between domains or whose reader computes in another precision, once
+ * for each value and target domain, session inputs and outputs included. */
 #include "place_parts.h"
 
 /* What a conversion inside one domain is taken to move; an assumption, only shown. */
@@ -9,13 +9,14 @@
 typedef struct target {
     bool wanted;
     bool precision;
-    uint32_t partition; /* the first that reads it there, rather one of another precision; GT_NONE: graph output */
+    uint32_t
+        partition; /* the first that reads it there, rather one of another precision; GT_NONE: graph output */
 } target;
 
 typedef struct boundary_list {
     gt_placer *placer;
-    target *targets; /* by domain */
-    uint8_t *done;   /* by value */
+    target *targets;          /* by domain */
+    uint8_t *done;            /* by value */
     uint64_t *output_domains; /* by value: a bit for each domain where it is wanted as a graph output */
     GT_VEC(gt_boundary) rows;
 } boundary_list;
@@ -23,13 +24,15 @@ typedef struct boundary_list {
 /* Types in which the precision of arithmetic shows: floats and the quantized ones. */
 static bool carries_precision(gantry_dtype dtype)
 {
-    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 || dtype == GANTRY_BFLOAT16 ||
+    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 ||
+           dtype == GANTRY_BFLOAT16 ||
            (dtype != GANTRY_BOOL && gantry_dtype_bits(dtype) && gantry_dtype_bits(dtype) <= 8);
 }
 
 static gantry_dtype own_precision(gantry_dtype dtype)
 {
-    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 || dtype == GANTRY_BFLOAT16
+    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 ||
+                   dtype == GANTRY_BFLOAT16
                ? dtype
                : GANTRY_UNDEFINED;
 }
@@ -58,7 +61,8 @@ static bool differs(const gt_placer *placer, const gt_value *value, uint32_t rea
 {
     gantry_dtype from = executed_precision(placer, value->producer, value->dtype);
     gantry_dtype to = executed_precision(placer, reader, value->dtype);
-    return carries_precision(value->dtype) && from != GANTRY_UNDEFINED && to != GANTRY_UNDEFINED && from != to;
+    return carries_precision(value->dtype) && from != GANTRY_UNDEFINED && to != GANTRY_UNDEFINED &&
+           from != to;
 }
 
 static void find_targets(boundary_list *list, uint32_t value_id, uint32_t source_partition)
@@ -90,7 +94,8 @@ static double price(const boundary_list *list, uint32_t source, uint32_t domain,
     return gt_cost_move_ns(list->placer, source, domain, bytes);
 }
 
-static gantry_status add_value(boundary_list *list, uint32_t value_id, uint32_t source_partition, gantry_error *err)
+static gantry_status add_value(boundary_list *list, uint32_t value_id, uint32_t source_partition,
+                               gantry_error *err)
 {
     const gt_placer *placer = list->placer;
     if (list->done[value_id] || gt_edges_is_known(placer->graph, value_id))
@@ -103,8 +108,8 @@ static gantry_status add_value(boundary_list *list, uint32_t value_id, uint32_t 
         const target *t = &list->targets[d];
         if (!t->wanted || (d == source && !t->precision))
             continue;
-        gt_boundary row = {value_id, source_partition, t->partition, source, d, t->precision, bytes,
-                           price(list, source, d, bytes)};
+        gt_boundary row = {value_id, source_partition, t->partition, source,
+                           d,        t->precision,     bytes,        price(list, source, d, bytes)};
         if (!gt_vec_push(placer->allocator, &list->rows, row))
             return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     }
@@ -137,7 +142,8 @@ gantry_status gt_boundaries_find(gt_placer *placer, gantry_error *err)
     if (!list.targets || !list.done || !list.output_domains)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     for (uint32_t k = 0; k < placer->graph->outputs.count; k++)
-        list.output_domains[placer->graph->outputs.data[k]] |= (uint64_t)1 << gt_edges_output_domain(placer, k);
+        list.output_domains[placer->graph->outputs.data[k]] |= (uint64_t)1
+                                                               << gt_edges_output_domain(placer, k);
     gantry_status status = add_all(&list, err);
     placement->boundary_count = list.rows.count;
     placement->boundaries = (gt_boundary *)gt_arena_copy(&placement->arena, list.rows.data,

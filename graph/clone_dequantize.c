@@ -1,5 +1,5 @@
-/* A DequantizeLinear that several providers read gets a copy for each of them, so that the quantized bytes cross the
- * boundary and not four times as many. */
+/* A DequantizeLinear that several providers read gets a copy for each of them, so that the quantized bytes
+ * cross the boundary and not four times as many. */
 #include "place_parts.h"
 
 #define PASS "clone_dequantize"
@@ -20,7 +20,8 @@ static bool is_dequantize(const gt_node *node)
     return strcmp(node->op_type, "DequantizeLinear") == 0 && node->domain[0] == 0 && node->output_count == 1;
 }
 
-/* Bits of the providers that read the value as a tensor; the executor's control nodes stay with the original. */
+/* Bits of the providers that read the value as a tensor; the executor's control nodes stay with the original.
+ */
 static uint32_t reading_providers(const gt_placer *placer, uint32_t value)
 {
     const gt_edges *edges = &placer->edges;
@@ -38,7 +39,8 @@ static gantry_status order_copies(gt_placer *placer, uint32_t unit_index, copy_l
     const gt_unit *unit = &placer->placement->units[unit_index];
     const gt_node *node = placer->graph->nodes.data[unit->nodes[0]];
     uint32_t readers = reading_providers(placer, node->outputs[0]);
-    bool several = (readers & (readers - 1)) || (readers && placer->graph->values.data[node->outputs[0]]->is_output);
+    bool several =
+        (readers & (readers - 1)) || (readers && placer->graph->values.data[node->outputs[0]]->is_output);
     for (uint32_t p = 0; several && p < placer->provider_count; p++) {
         if (p == unit->provider || !(readers & 1u << p) || !unit->verdicts[p].supported)
             continue;
@@ -67,13 +69,12 @@ static gantry_status make_copy(gt_placer *placer, copy_order *order, gantry_erro
     snprintf(name, sizeof name, "%s/%s", node->name, placer->providers[order->provider].name);
     uint32_t output;
     GT_TRY(gt_graph_add_value(graph, NULL, &output, err));
-    GT_TRY(gt_graph_add_node(graph, name, node->domain, node->op_type, node->opset, node->input_count, node->inputs, 1,
-                             &output, &order->node, err));
+    GT_TRY(gt_graph_add_node(graph, name, node->domain, node->op_type, node->opset, node->input_count,
+                             node->inputs, 1, &output, &order->node, err));
     gt_node *copy = graph->nodes.data[order->node];
     copy->attribute_count = node->attribute_count;
     copy->attributes = node->attributes;
-    copy->lineage = node->lineage;
-    copy->lineage.pass = PASS;
+    GT_TRY(gt_lineage_join(graph->model, graph, &original, 1, PASS, &copy->lineage, err));
     copy->segment = node->segment;
     copy->version = node->version;
     describe_alike(graph->values.data[output], graph->values.data[node->outputs[0]]);

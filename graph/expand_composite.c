@@ -6,6 +6,7 @@
 /* Where each value of the composite's body is in the graph; GT_NONE while it is not there yet. */
 typedef struct expansion {
     gt_graph *graph;
+    const gt_node *node;
     const gt_graph *body;
     uint32_t *place; /* by value of the body */
 } expansion;
@@ -15,8 +16,8 @@ static gantry_status check_interface(const gt_node *node, gantry_error *err)
     const gt_graph *body = node->composite;
     if (body->inputs.count != node->input_count || body->outputs.count != node->output_count)
         return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_PLACE, node->name,
-                       "composite '%s' has %u inputs and %u outputs, its body %u and %u", node->name, node->input_count,
-                       node->output_count, body->inputs.count, body->outputs.count);
+                       "composite '%s' has %u inputs and %u outputs, its body %u and %u", node->name,
+                       node->input_count, node->output_count, body->inputs.count, body->outputs.count);
     return GANTRY_OK;
 }
 
@@ -57,8 +58,10 @@ static gantry_status place_value(expansion *e, uint32_t inner, uint32_t *out_val
     return GANTRY_OK;
 }
 
-static gantry_status place_node(expansion *e, const gt_node *inner, gantry_error *err)
+static gantry_status place_node(expansion *e, uint32_t inner_id, gantry_error *err)
 {
+    gt_graph *body = e->node->composite;
+    const gt_node *inner = body->nodes.data[inner_id];
     gt_arena *arena = &e->graph->model->arena;
     uint32_t *inputs = GT_ARENA_ARRAY(arena, uint32_t, inner->input_count + 1);
     uint32_t *outputs = GT_ARENA_ARRAY(arena, uint32_t, inner->output_count + 1);
@@ -69,8 +72,8 @@ static gantry_status place_node(expansion *e, const gt_node *inner, gantry_error
     for (uint32_t k = 0; k < inner->output_count; k++)
         GT_TRY(place_value(e, inner->outputs[k], &outputs[k], err));
     uint32_t id;
-    GT_TRY(gt_graph_add_node(e->graph, inner->name, inner->domain, inner->op_type, inner->opset, inner->input_count,
-                             inputs, inner->output_count, outputs, &id, err));
+    GT_TRY(gt_graph_add_node(e->graph, inner->name, inner->domain, inner->op_type, inner->opset,
+                             inner->input_count, inputs, inner->output_count, outputs, &id, err));
     gt_node *node = e->graph->nodes.data[id];
     node->name = inner->name;
     node->version = inner->version;
@@ -79,7 +82,7 @@ static gantry_status place_node(expansion *e, const gt_node *inner, gantry_error
     node->body_count = inner->body_count;
     node->bodies = inner->bodies;
     node->composite = inner->composite;
-    node->lineage = inner->lineage;
+    GT_TRY(gt_lineage_join(body->model, body, &inner_id, 1, inner->lineage.pass, &node->lineage, err));
     for (uint32_t b = 0; b < node->body_count; b++) {
         node->bodies[b].graph->parent = e->graph;
         node->bodies[b].graph->parent_node = id;
@@ -104,17 +107,16 @@ static gantry_status replace_passed_through(expansion *e, const gt_node *node, g
 gantry_status gt_graph_expand_composite(gt_graph *graph, uint32_t node_id, gantry_error *err)
 {
     gt_node *node = graph->nodes.data[node_id];
-    expansion e = {.graph = graph, .body = node->composite};
+    expansion e = {.graph = graph, .node = node, .body = node->composite};
     GT_TRY(check_interface(node, err));
     e.place = GT_ARENA_ARRAY(&graph->model->arena, uint32_t, e.body->values.count + 1);
     if (!e.place)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     bind_interface(&e, node);
     for (uint32_t k = 0; k < e.body->order.count; k++)
-        GT_TRY(place_node(&e, e.body->nodes.data[e.body->order.data[k]], err));
+        GT_TRY(place_node(&e, e.body->order.data[k], err));
     GT_TRY(replace_passed_through(&e, node, err));
     GT_TRY(gt_model_log_rewrite(graph->model, "expand_composite", node->name, "applied", "", err));
-    node->output_count = 0; /* its outputs have new producers */
     gt_graph_remove_node(graph, node_id, "expanded", "expand_composite");
     gt_graph_changed(graph);
     return GANTRY_OK;

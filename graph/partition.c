@@ -1,8 +1,8 @@
 /* Partitions: one topological sort that stays with the current provider as long as it can.
  *
- * Runs of one provider in a topological order can't wait for each other, so the partition graph has no cycle whatever
- * the verdicts. With two providers, staying until nothing of the current one is ready gives the fewest runs for a
- * given start; every start is tried. */
+ * Runs of one provider in a topological order can't wait for each other, so the partition graph has no cycle
+ * whatever the verdicts. With two providers, staying until nothing of the current one is ready gives the
+ * fewest runs for a given start; every start is tried. */
 #include "place_parts.h"
 
 /* A binary heap of unit indexes, the smallest position first. */
@@ -74,8 +74,8 @@ static bool make_schedule(schedule *s)
     s->ready = GT_ARENA_ARRAY(arena, ready_heap, s->group_count);
     s->sequence = GT_ARENA_ARRAY(arena, uint32_t, count + 1);
     s->starts = (uint8_t *)gt_arena_alloc(arena, count + 1);
-    return s->group && s->position && s->segment && s->by_segment && s->waits_at_start && s->waits && s->ready &&
-           s->sequence && s->starts;
+    return s->group && s->position && s->segment && s->by_segment && s->waits_at_start && s->waits &&
+           s->ready && s->sequence && s->starts;
 }
 
 static void describe_units(schedule *s)
@@ -164,8 +164,8 @@ static uint32_t next_group(const schedule *s)
 {
     uint32_t best = GT_NONE;
     for (uint32_t g = 0; g < s->group_count; g++)
-        if (s->ready[g].count && (best == GT_NONE || s->position[s->ready[g].units[0]] <
-                                                         s->position[s->ready[best].units[0]]))
+        if (s->ready[g].count &&
+            (best == GT_NONE || s->position[s->ready[g].units[0]] < s->position[s->ready[best].units[0]]))
             best = g;
     return best;
 }
@@ -367,8 +367,8 @@ gantry_status gt_partitions_form(gt_placer *placer, gantry_error *err)
     find_schedule(&s);
     if (s.done != s.unit_count)
         return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_PLACE, NULL,
-                       "%u of %u units wait for each other: the graph is not sorted or has a cycle", s.unit_count - s.done,
-                       s.unit_count);
+                       "%u of %u units wait for each other: the graph is not sorted or has a cycle",
+                       s.unit_count - s.done, s.unit_count);
     GT_TRY(list_nodes(&s, err));
     return list_edges(placer, err);
 }

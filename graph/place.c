@@ -1,4 +1,5 @@
-/* Placement in one straight line: units, verdicts, policies, choice, worth, partitions, boundaries, totals. */
+/* Placement in one straight line: units, verdicts, policies, choice, worth, partitions, boundaries, totals.
+ */
 #include "place_parts.h"
 
 #include "infer.h"
@@ -14,23 +15,24 @@ static gantry_status check_arguments(const gt_placer *placer, gantry_error *err)
 {
     if (placer->provider_count == 0 || placer->provider_count > GT_MAX_PROVIDERS)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, NULL,
-                       "%u providers were asked for; 1 to %u are possible (option providers)", placer->provider_count,
-                       GT_MAX_PROVIDERS);
+                       "%u providers were asked for; 1 to %u are possible (option providers)",
+                       placer->provider_count, GT_MAX_PROVIDERS);
     if (placer->domain_count == 0 || placer->domain_count > MAX_DOMAINS)
-        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, NULL, "%u domains; 1 to %u are possible",
-                       placer->domain_count, MAX_DOMAINS);
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, NULL,
+                       "%u domains; 1 to %u are possible", placer->domain_count, MAX_DOMAINS);
     for (uint32_t p = 0; p < placer->provider_count; p++)
         if (placer->providers[p].domain >= placer->domain_count)
             return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, NULL,
-                           "provider '%s' is in domain %u of %u", placer->providers[p].name, placer->providers[p].domain,
-                           placer->domain_count);
+                           "provider '%s' is in domain %u of %u", placer->providers[p].name,
+                           placer->providers[p].domain, placer->domain_count);
     return GANTRY_OK;
 }
 
 /* ---- choice
  * ------------------------------------------------------------------------------------------------------ */
 
-/* The executor runs a control node when every refusal says no more than that the provider has no control flow. */
+/* The executor runs a control node when every refusal says no more than that the provider has no control
+ * flow. */
 static bool executor_may_run(const gt_placer *placer, const gt_unit *unit)
 {
     if (strcmp(unit->kind, "control") != 0 || placer->host == GT_NONE)
@@ -84,8 +86,8 @@ static void describe_refusal(const gt_place_provider *provider, const gantry_ref
 static void describe_unsupported(const gt_placer *placer, const gt_unit *unit, gt_text *text)
 {
     const gt_node *node = placer->graph->nodes.data[unit->nodes[0]];
-    gt_text_printf(text, "no provider supports node '%s' (%s%s%s version %d, inputs ", node->name, node->domain,
-                   node->domain[0] ? "." : "", node->op_type, node->version);
+    gt_text_printf(text, "no provider supports node '%s' (%s%s%s version %d, inputs ", node->name,
+                   node->domain, node->domain[0] ? "." : "", node->op_type, node->version);
     describe_types(placer->graph, node, text);
     gt_text_printf(text, "): ");
     for (uint32_t p = 0; p < placer->provider_count; p++) {
@@ -107,10 +109,12 @@ static gantry_status unsupported(const gt_placer *placer, uint32_t first, uint32
         if (placement->units[k].provider == GT_NONE)
             gt_text_printf(&text, "%s '%s'", shown++ ? "," : "",
                            placer->graph->nodes.data[placement->units[k].nodes[0]]->name);
-    gt_text_printf(&text, ". Name a provider that can run %s in option providers; the report lists every refusal",
+    gt_text_printf(&text,
+                   ". Name a provider that can run %s in option providers; the report lists every refusal",
                    count > 1 ? "them" : "it");
-    gantry_status status = text.failed ? gt_out_of_memory(err, GANTRY_STAGE_PLACE)
-                                       : gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_PLACE, name, "%s", text.data);
+    gantry_status status = text.failed
+                               ? gt_out_of_memory(err, GANTRY_STAGE_PLACE)
+                               : gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_PLACE, name, "%s", text.data);
     gt_text_free(&text);
     return status;
 }
@@ -138,7 +142,8 @@ static void forget_units(gt_placer *placer)
     placer->refusal_list.count = 0;
     gt_arena_clear(&placer->scratch);
     gt_arena_clear(&placer->placement->arena);
-    *placer->placement = (gt_placement){.arena = placer->placement->arena, .chosen_ns = NAN, .all_cpu_ns = NAN};
+    *placer->placement =
+        (gt_placement){.arena = placer->placement->arena, .chosen_ns = NAN, .all_cpu_ns = NAN};
 }
 
 /* Shapes flow from the root into bodies: inference starts there. */

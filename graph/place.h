@@ -43,14 +43,14 @@ typedef struct gt_place_options {
      * the reason to show. */
     const struct gt_late_refusal *late;
     uint32_t late_count;
-    /* Where values lie that no partition makes (inputs, captures) or that a control node leaves behind: a domain
-     * by value id, GT_NONE for the host. NULL: all on the host. */
+    /* Where values lie that no partition makes (inputs, captures) or that a control node leaves behind: a
+     * domain by value id, GT_NONE for the host. NULL: all on the host. */
     const uint32_t *source_domain;
     /* Where the graph's outputs are wanted, by output index; GT_NONE or NULL: on the host. */
     const uint32_t *output_domain;
-    /* Called before the judges see a graph that is new to them: the body of a composite, or the graph itself after
-     * a composite was put back into its nodes (judges that answer from views of the graph need new ones). NULL:
-     * composites are only judged whole. */
+    /* Called before the judges see a graph that is new to them: the body of a composite, or the graph itself
+     * after a composite was put back into its nodes (judges that answer from views of the graph need new
+     * ones). NULL: composites are only judged whole. */
     gantry_status (*show_graph)(void *self, const gt_graph *graph, gantry_error *err);
     void *show_self;
 } gt_place_options;
@@ -70,8 +70,8 @@ typedef struct gt_kept_verdict {
     double estimate_ns; /* NAN: not known */
     gantry_dtype executes_in;
     const gantry_refusal *refusal; /* NULL when supported */
-    /* Decisions about worth, NAN when there was none: the time of the whole island here and where it went, and
-     * the time of the boundaries that moving it saves. here + boundary > there. */
+    /* Decisions about worth, NAN when there was none: the time of the whole island here and where it went,
+     * and the time of the boundaries that moving it saves. here + boundary > there. */
     double estimate_here_ns, estimate_there_ns, boundary_ns;
 } gt_kept_verdict;
 
@@ -83,12 +83,13 @@ typedef struct gt_unit {
     gt_kept_verdict *verdicts; /* one for each provider, in priority order */
 } gt_unit;
 
-/* Units that one provider compiles into one program. Partitions stand in an order in which they can run, segment
- * after segment. A shape operand whose elements are known when its segment is bound is no input: the provider gets
- * it as a host value. */
+/* Units that one provider compiles into one program. Partitions stand in an order in which they can run,
+ * segment after segment. A shape operand whose elements are known when its segment is bound is no input: the
+ * provider gets it as a host value. */
 typedef struct gt_partition {
     uint32_t provider;
-    uint32_t segment; /* the latest segment of its nodes and of all they depend on; the same for all of them */
+    uint32_t
+        segment; /* the latest segment of its nodes and of all they depend on; the same for all of them */
     uint32_t node_count;
     const uint32_t *nodes; /* topological */
     uint32_t input_count;
@@ -99,9 +100,9 @@ typedef struct gt_partition {
     bool control;            /* one control node that the executor runs itself (provider is the last) */
 } gt_partition;
 
-/* An edge with a cost: a value that must move between domains, or whose reader computes in another precision; one
- * for each value and target domain. Constants and values known at bind are not among them, nor what a control node
- * hands on to its bodies (their own placements have those). */
+/* An edge with a cost: a value that must move between domains, or whose reader computes in another precision;
+ * one for each value and target domain. Constants and values known at bind are not among them, nor what a
+ * control node hands on to its bodies (their own placements have those). */
 typedef struct gt_boundary {
     uint32_t value;
     uint32_t source_partition; /* GT_NONE: session input */
@@ -128,18 +129,18 @@ typedef struct gt_placement {
     uint32_t below_precision_count; /* nodes that run below the model's precision */
 } gt_placement;
 
-/* Places the nodes of one graph (bodies are placed apart, as graphs of their own). May change the graph: composites
- * that are better placed node by node are expanded, and a DequantizeLinear read by several providers is cloned; ids
- * stay what they are, new ones are appended. GANTRY_UNSUPPORTED when
- * some unit has no provider: *out_placement is there even then, and the error names the first such node, its
- * candidates' reasons, and how many there are. */
+/* Places the nodes of one graph (bodies are placed apart, as graphs of their own). May change the graph:
+ * composites that are better placed node by node are expanded, and a DequantizeLinear read by several
+ * providers is cloned; ids stay what they are, new ones are appended. GANTRY_UNSUPPORTED when some unit has
+ * no provider: *out_placement is there even then, and the error names the first such node, its candidates'
+ * reasons, and how many there are. */
 gantry_status gt_place(gt_graph *graph, const gt_place_provider *providers, uint32_t provider_count,
                        const gt_place_domain *domains, uint32_t domain_count, const gt_place_options *options,
                        gt_placement **out_placement, gantry_error *err);
 void gt_placement_destroy(gt_allocator *allocator, gt_placement **placement);
 
-/* Puts the nodes a composite stands for in its place. They keep their lineages; the graph is neither sorted nor
- * inferred. */
+/* Puts the nodes a composite stands for in its place. They keep their lineages; the graph is neither sorted
+ * nor inferred. */
 gantry_status gt_graph_expand_composite(gt_graph *graph, uint32_t node, gantry_error *err);
 
 /* The extents of a value with every symbol at its typical value; returns the element count. dims has room for

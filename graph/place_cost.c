@@ -1,13 +1,13 @@
 /* Worth: islands whose boundaries cost more than they gain move to a lower provider.
  *
- * An island is a connected group of units of one provider; then, because neighbours on one device hold each other
- * there, a connected group of units of one domain. What a move changes is computed exactly, from how many readers
- * each value has in each domain, so each move lowers the estimated total; a unit moves at most once at each level. At
- * the end everything goes to the host when that is estimated to be faster still. */
+ * An island is a connected group of units of one provider; then, because neighbours on one device hold each
+ * other there, a connected group of units of one domain. What a move changes is computed exactly, from how
+ * many readers each value has in each domain, so each move lowers the estimated total; a unit moves at most
+ * once at each level. At the end everything goes to the host when that is estimated to be faster still. */
 #include "place_parts.h"
 
-/* Moves can make neighbours not worth their boundaries, one after the other: passes alternate their direction so
- * that such chains fall in one pass. What is left after this many passes is not worth the time. */
+/* Moves can make neighbours not worth their boundaries, one after the other: passes alternate their direction
+ * so that such chains fall in one pass. What is left after this many passes is not worth the time. */
 #define MAX_PASSES 16
 
 typedef struct cost_state {
@@ -106,7 +106,8 @@ static double moves_ns(const cost_state *state, bool all_host)
         const gt_value *value = placer->graph->values.data[v];
         if (gt_edges_is_known(placer->graph, v))
             continue;
-        bool made = value->producer != GT_NONE && placer->placement->unit_of_node[value->producer] != GT_NONE &&
+        bool made = value->producer != GT_NONE &&
+                    placer->placement->unit_of_node[value->producer] != GT_NONE &&
                     !placer->executor[placer->placement->unit_of_node[value->producer]];
         uint32_t source = all_host && made ? 0 : gt_edges_source_domain(placer, v);
         ns += value_moves_ns(placer, source, readers_of(state, v), placer->bytes[v]);
@@ -158,7 +159,8 @@ static bool in_one_island(const gt_placer *placer, uint32_t a, uint32_t b, bool 
     const gt_unit *units = placer->placement->units;
     if (placer->executor[a] || placer->executor[b])
         return false;
-    return by_domain ? unit_domain(placer, a) == unit_domain(placer, b) : units[a].provider == units[b].provider;
+    return by_domain ? unit_domain(placer, a) == unit_domain(placer, b)
+                     : units[a].provider == units[b].provider;
 }
 
 static void join_neighbours(cost_state *state, bool by_domain)
@@ -173,7 +175,8 @@ static void join_neighbours(cost_state *state, bool by_domain)
             continue;
         for (uint32_t k = placer->edges.user_first[v]; k < placer->edges.user_first[v + 1]; k++)
             if (placer->edges.user_kinds[k] == GT_READ_TENSOR &&
-                in_one_island(placer, unit_of_node[producer], unit_of_node[placer->edges.users[k]], by_domain))
+                in_one_island(placer, unit_of_node[producer], unit_of_node[placer->edges.users[k]],
+                              by_domain))
                 join(state->parent, unit_of_node[producer], unit_of_node[placer->edges.users[k]]);
     }
 }
@@ -198,7 +201,8 @@ static void list_islands(cost_state *state, bool by_domain)
         state->members[size[find_root(state->parent, k)]++] = k;
     state->island_count = 0;
     for (uint32_t k = 0; k < count; k++)
-        if (k == 0 || find_root(state->parent, state->members[k]) != find_root(state->parent, state->members[k - 1]))
+        if (k == 0 ||
+            find_root(state->parent, state->members[k]) != find_root(state->parent, state->members[k - 1]))
             state->first[state->island_count++] = k;
     state->first[state->island_count] = count;
 }
@@ -311,10 +315,10 @@ static uint32_t best_target(cost_state *state, const uint32_t *units, uint32_t c
     return best;
 }
 
-/* Every provider above the new one that could take the unit says why it does not have it: the one it leaves with the
- * numbers of the decision, those between with their own time for this unit. */
-static gantry_status refuse_above(gt_placer *placer, gt_unit *unit, uint32_t target, const comparison *compared,
-                                  gantry_error *err)
+/* Every provider above the new one that could take the unit says why it does not have it: the one it leaves
+ * with the numbers of the decision, those between with their own time for this unit. */
+static gantry_status refuse_above(gt_placer *placer, gt_unit *unit, uint32_t target,
+                                  const comparison *compared, gantry_error *err)
 {
     gantry_refusal_code code =
         compared->boundary_ns > 0 ? GANTRY_REFUSE_island_not_worth : GANTRY_REFUSE_not_faster;
@@ -361,7 +365,8 @@ static bool may_move(const cost_state *state, const uint32_t *units, uint32_t co
     return true;
 }
 
-static gantry_status try_island(cost_state *state, uint32_t island, uint8_t level, bool *inout_moved, gantry_error *err)
+static gantry_status try_island(cost_state *state, uint32_t island, uint8_t level, bool *inout_moved,
+                                gantry_error *err)
 {
     const uint32_t *units = &state->members[state->first[island]];
     uint32_t count = state->first[island + 1] - state->first[island];
@@ -439,8 +444,8 @@ static bool make_state(cost_state *state)
     state->stamp = GT_ARENA_ARRAY(arena, uint32_t, values + 1);
     state->own_reads = GT_ARENA_ARRAY(arena, uint32_t, values + 1);
     state->own_made = (uint8_t *)gt_arena_alloc(arena, values + 1);
-    return state->readers && state->moved && state->parent && state->members && state->first && state->touched &&
-           state->stamp && state->own_reads && state->own_made;
+    return state->readers && state->moved && state->parent && state->members && state->first &&
+           state->touched && state->stamp && state->own_reads && state->own_made;
 }
 
 gantry_status gt_cost_demote(gt_placer *placer, gantry_error *err)

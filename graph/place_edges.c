@@ -1,4 +1,5 @@
-/* The edges of a graph as placement sees them: which node reads which value how, and in which segment it can run. */
+/* The edges of a graph as placement sees them: which node reads which value how, and in which segment it can
+ * run. */
 #include "place_parts.h"
 
 /* Values read by one node are merged: slot[value] is where this node's read of it stands. */
@@ -36,7 +37,8 @@ static gt_read_kind operand_kind(const gt_graph *graph, const gt_node *node, uin
     return known ? GT_READ_KNOWN : GT_READ_TENSOR;
 }
 
-/* The executor itself reads the condition of an If and the trip count and condition of a Loop; all else it hands on. */
+/* The executor itself reads the condition of an If and the trip count and condition of a Loop; all else it
+ * hands on. */
 static gt_read_kind executor_kind(const gt_graph *graph, const gt_node *node, uint32_t index)
 {
     uint32_t own = strcmp(node->op_type, "If") == 0 ? 1 : strcmp(node->op_type, "Loop") == 0 ? 2 : 0;
@@ -45,7 +47,8 @@ static gt_read_kind executor_kind(const gt_graph *graph, const gt_node *node, ui
     return index < own ? GT_READ_TENSOR : GT_READ_ANYWHERE;
 }
 
-static gantry_status add_read(edge_builder *builder, uint32_t node, uint32_t value, gt_read_kind kind, gantry_error *err)
+static gantry_status add_read(edge_builder *builder, uint32_t node, uint32_t value, gt_read_kind kind,
+                              gantry_error *err)
 {
     if (builder->placer->graph->values.data[value]->constant != GT_NONE)
         return GANTRY_OK;
@@ -119,14 +122,16 @@ static uint32_t elements_segment(const gt_graph *graph, const gt_value *value)
 {
     uint32_t segment = 0;
     for (uint32_t k = 0; value->elements && k < value->element_count; k++) {
-        uint32_t s = value->elements[k] == GT_EXPR_UNKNOWN ? 0 : gt_expr_segment(&graph->model->exprs, value->elements[k]);
+        uint32_t s = value->elements[k] == GT_EXPR_UNKNOWN
+                         ? 0
+                         : gt_expr_segment(&graph->model->exprs, value->elements[k]);
         segment = s > segment ? s : segment;
     }
     return segment;
 }
 
-/* A node runs in no segment before its own, nor before those of its operands. What a node at bind computes is known
- * when the symbols in it are. */
+/* A node runs in no segment before its own, nor before those of its operands. What a node at bind computes is
+ * known when the symbols in it are. */
 static gantry_status find_segments(gt_placer *placer, gantry_error *err)
 {
     const gt_graph *graph = placer->graph;

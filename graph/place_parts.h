@@ -1,4 +1,5 @@
-/* What the files of placement share: the working state, and the graph's edges as placement sees them. Private. */
+/* What the files of placement share: the working state, and the graph's edges as placement sees them.
+ * Private. */
 #ifndef GT_GRAPH_PLACE_PARTS_H
 #define GT_GRAPH_PLACE_PARTS_H
 
@@ -23,8 +24,8 @@ typedef struct gt_read {
     gt_read_kind kind;
 } gt_read;
 
-/* Who reads what, of the nodes that run; no constants. Reads of a node are distinct; users stand in the order of
- * the graph. */
+/* Who reads what, of the nodes that run; no constants. Reads of a node are distinct; users stand in the order
+ * of the graph. */
 typedef struct gt_edges {
     uint32_t *read_first; /* by node id, one more at the end */
     gt_read *reads;
@@ -44,7 +45,7 @@ typedef struct gt_placer {
     gt_allocator *allocator;
     gt_arena scratch;
     gt_placement *placement;
-    gt_map refusals;    /* bytes of a gantry_refusal -> index into refusal_list: most are equal */
+    gt_map refusals; /* bytes of a gantry_refusal -> index into refusal_list: most are equal */
     GT_VEC(gantry_refusal *) refusal_list;
     uint32_t host;      /* the last provider that computes on the host, or GT_NONE */
     uint32_t *able;     /* by unit: a bit for each provider that said yes itself */

@@ -1,5 +1,5 @@
-/* Decisions of the host that overrule a provider's yes, each kept as a verdict with its reason: late refusals, the
- * precision policy, pins, and the rule that shape arithmetic stays on the host. */
+/* Decisions of the host that overrule a provider's yes, each kept as a verdict with its reason: late
+ * refusals, the precision policy, pins, and the rule that shape arithmetic stays on the host. */
 #include "place_parts.h"
 
 /* ---- precision
@@ -105,7 +105,8 @@ uint32_t gt_policies_count_below(gt_placer *placer)
             continue;
         gantry_dtype executes_in = unit->verdicts[unit->provider].executes_in;
         for (uint32_t n = 0; n < unit->node_count; n++)
-            count += runs_below(placer->graph, &(gt_unit){.node_count = 1, .nodes = &unit->nodes[n]}, executes_in);
+            count +=
+                runs_below(placer->graph, &(gt_unit){.node_count = 1, .nodes = &unit->nodes[n]}, executes_in);
     }
     return count;
 }
@@ -130,9 +131,10 @@ static gantry_status read_pins(gt_placer *placer, pin_table *table, gantry_error
         while (p < placer->provider_count && strcmp(placer->providers[p].name, pin->provider) != 0)
             p++;
         if (p == placer->provider_count)
-            return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, pin->node,
-                           "'%s' is pinned to '%s', which is not among the session's providers (option providers)",
-                           pin->node, pin->provider);
+            return gt_fail(
+                err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, pin->node,
+                "'%s' is pinned to '%s', which is not among the session's providers (option providers)",
+                pin->node, pin->provider);
         table->providers[k] = p;
         if (!gt_map_set(&table->names, pin->node, strlen(pin->node), k))
             return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
@@ -140,7 +142,8 @@ static gantry_status read_pins(gt_placer *placer, pin_table *table, gantry_error
     return GANTRY_OK;
 }
 
-/* The pin of a name: its own, else that of the nearest body around it ("loop1.body" holds "loop1.body.neg1"). */
+/* The pin of a name: its own, else that of the nearest body around it ("loop1.body" holds "loop1.body.neg1").
+ */
 static uint32_t pin_of_name(const pin_table *table, const char *name)
 {
     for (size_t length = strlen(name); length > 0; length--) {
@@ -154,7 +157,8 @@ static uint32_t pin_of_name(const pin_table *table, const char *name)
 }
 
 /* A pin on the node, or on one of the file's nodes it stands for. */
-static uint32_t pin_of_node(const gt_placer *placer, const pin_table *table, uint32_t node_id, uint32_t *out_other)
+static uint32_t pin_of_node(const gt_placer *placer, const pin_table *table, uint32_t node_id,
+                            uint32_t *out_other)
 {
     const gt_node *node = placer->graph->nodes.data[node_id];
     uint32_t pin = pin_of_name(table, node->name);
@@ -177,11 +181,12 @@ static gantry_status pin_refused(const gt_placer *placer, const gt_unit *unit, c
     const gt_node *node = placer->graph->nodes.data[unit->nodes[0]];
     const gantry_refusal *r = verdict->refusal;
     gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_PLACE, node->name,
-            "node '%s' (%s) is pinned to provider '%s' (pin '%s'), which refuses it: %s%s%s%s%s%s%s%s%s. Remove the pin "
+            "node '%s' (%s) is pinned to provider '%s' (pin '%s'), which refuses it: %s%s%s%s%s%s%s%s%s. "
+            "Remove the pin "
             "or pin it to another provider",
-            node->name, node->op_type, pin->provider, pin->node, gantry_refusal_text(r->code), r->operand[0] ? " " : "",
-            r->operand, r->actual[0] ? ", found " : "", r->actual, r->required[0] ? ", needs " : "", r->required,
-            r->detail[0] ? ": " : "", r->detail);
+            node->name, node->op_type, pin->provider, pin->node, gantry_refusal_text(r->code),
+            r->operand[0] ? " " : "", r->operand, r->actual[0] ? ", found " : "", r->actual,
+            r->required[0] ? ", needs " : "", r->required, r->detail[0] ? ": " : "", r->detail);
     if (err && err->struct_bytes >= sizeof *err)
         snprintf(err->provider, sizeof err->provider, "%s", pin->provider);
     return GANTRY_UNSUPPORTED;
@@ -213,7 +218,8 @@ static gantry_status apply_pins(gt_placer *placer, const pin_table *table, uint8
         const gt_pin *pins = placer->options->pins;
         if (other != GT_NONE)
             return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLACE, pins[other].node,
-                           "'%s' is pinned to '%s' and '%s' to '%s', but both are part of node '%s' now: pin them to one "
+                           "'%s' is pinned to '%s' and '%s' to '%s', but both are part of node '%s' now: pin "
+                           "them to one "
                            "provider, or switch the rewrite off",
                            pins[pin].node, pins[pin].provider, pins[other].node, pins[other].provider,
                            placer->graph->nodes.data[unit->nodes[0]]->name);
@@ -245,13 +251,15 @@ static gantry_status walk_from(gt_placer *placer, host_walk *walk, uint32_t valu
 {
     const gt_graph *graph = placer->graph;
     const gt_value *value = gt_graph_value(graph, value_id);
-    if (!value || value->producer == GT_NONE || walk->marked[value->producer] || !is_host_number(placer, value_id))
+    if (!value || value->producer == GT_NONE || walk->marked[value->producer] ||
+        !is_host_number(placer, value_id))
         return GANTRY_OK;
     if (!gt_node_runs(graph->nodes.data[value->producer]))
         return GANTRY_OK;
     walk->marked[value->producer] = 1;
-    return gt_vec_push(placer->allocator, &walk->queue, value->producer) ? GANTRY_OK
-                                                                         : gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    return gt_vec_push(placer->allocator, &walk->queue, value->producer)
+               ? GANTRY_OK
+               : gt_out_of_memory(err, GANTRY_STAGE_PLACE);
 }
 
 static gantry_status mark_host_numbers(gt_placer *placer, host_walk *walk, gantry_error *err)
@@ -289,7 +297,8 @@ static gantry_status keep_on_host(gt_placer *placer, gt_unit *unit, gantry_error
 static gantry_status apply_host_policy(gt_placer *placer, const uint8_t *pinned, gantry_error *err)
 {
     host_walk walk = {.marked = (uint8_t *)gt_arena_alloc(&placer->scratch, placer->graph->nodes.count + 1)};
-    gantry_status status = walk.marked ? mark_host_numbers(placer, &walk, err) : gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    gantry_status status =
+        walk.marked ? mark_host_numbers(placer, &walk, err) : gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     for (uint32_t k = 0; status == GANTRY_OK && k < walk.queue.count; k++) {
         uint32_t unit = placer->placement->unit_of_node[walk.queue.data[k]];
         if (!pinned[unit])
@@ -306,7 +315,8 @@ gantry_status gt_policies_apply_late(gt_placer *placer, gantry_error *err)
 {
     for (uint32_t k = 0; k < placer->options->late_count; k++) {
         const gt_late_refusal *late = &placer->options->late[k];
-        uint32_t unit = late->node < placer->graph->nodes.count ? placer->placement->unit_of_node[late->node] : GT_NONE;
+        uint32_t unit =
+            late->node < placer->graph->nodes.count ? placer->placement->unit_of_node[late->node] : GT_NONE;
         if (unit == GT_NONE || late->provider >= placer->provider_count)
             continue; /* the node was expanded meanwhile */
         gt_kept_verdict *verdict = &placer->placement->units[unit].verdicts[late->provider];

@@ -5,12 +5,13 @@
 #define ASSUMED_EXTENT 128
 
 /* Every expression of a model with its symbols at their typical values. */
-typedef struct typical {
+typedef struct typical_values {
     gt_scalar *values;
     uint8_t *known;
-} typical;
+} typical_values;
 
-static bool typical_evaluate(const gt_exprs *exprs, uint32_t count, gt_arena *arena, typical *out_typical)
+static bool typical_evaluate(const gt_exprs *exprs, uint32_t count, gt_arena *arena,
+                             typical_values *out_typical)
 {
     uint32_t symbol_count = exprs->symbols.count;
     gt_scalar *symbols = GT_ARENA_ARRAY(arena, gt_scalar, symbol_count + 1);
@@ -32,7 +33,7 @@ static bool typical_evaluate(const gt_exprs *exprs, uint32_t count, gt_arena *ar
     return true;
 }
 
-static int64_t typical_extent(const typical *typical, gt_expr dim)
+static int64_t typical_extent(const typical_values *typical, gt_expr dim)
 {
     if (dim == GT_EXPR_UNKNOWN || !typical->known[dim])
         return ASSUMED_EXTENT;
@@ -45,7 +46,7 @@ static int64_t saturating_product(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-static int64_t typical_count(const typical *typical, const gt_value *value, int64_t *out_dims)
+static int64_t typical_count(const typical_values *typical, const gt_value *value, int64_t *out_dims)
 {
     if (value->rank < 0)
         return ASSUMED_EXTENT;
@@ -60,7 +61,8 @@ static int64_t typical_count(const typical *typical, const gt_value *value, int6
 }
 
 /* True when all extents are constants: then nothing has to be evaluated. */
-static bool constant_shape(const gt_exprs *exprs, const gt_value *value, int64_t *out_dims, int64_t *out_count)
+static bool constant_shape(const gt_exprs *exprs, const gt_value *value, int64_t *out_dims,
+                           int64_t *out_count)
 {
     *out_count = 1;
     for (int32_t k = 0; k < value->rank; k++) {
@@ -85,7 +87,7 @@ int64_t gt_typical_shape(const gt_graph *graph, uint32_t value_id, int64_t *out_
             needed = value->dims[k] + 1;
     gt_arena arena;
     gt_arena_init(&arena, graph->model->allocator);
-    typical all;
+    typical_values all;
     if (typical_evaluate(exprs, needed, &arena, &all)) {
         count = typical_count(&all, value, out_dims);
     } else {
@@ -102,9 +104,10 @@ gantry_status gt_typical_bytes(const gt_graph *graph, gt_arena *arena, double **
 {
     gt_arena work;
     gt_arena_init(&work, graph->model->allocator);
-    typical all;
+    typical_values all;
     *out_bytes = GT_ARENA_ARRAY(arena, double, graph->values.count + 1);
-    bool fits = *out_bytes && typical_evaluate(&graph->model->exprs, graph->model->exprs.nodes.count, &work, &all);
+    bool fits =
+        *out_bytes && typical_evaluate(&graph->model->exprs, graph->model->exprs.nodes.count, &work, &all);
     for (uint32_t k = 0; fits && k < graph->values.count; k++) {
         const gt_value *value = graph->values.data[k];
         double bits = (double)typical_count(&all, value, NULL) * gantry_dtype_bits(value->dtype);

@@ -1,7 +1,7 @@
 /* Units: the nodes that are placed together, and the composites that are put back into their nodes.
  *
- * Units are disjoint and convex. Today each has one node: a composite is one node that stands for several, and
- * Q/DQ groups are left to the providers, who see the neighbours of the node they judge. */
+ * Units are disjoint and convex. Today each has one node: a composite is one node that stands for several,
+ * and Q/DQ groups are left to the providers, who see the neighbours of the node they judge. */
 #include "place_parts.h"
 
 static const char *unit_kind(const gt_node *node)
@@ -26,12 +26,14 @@ gantry_status gt_units_form(gt_placer *placer, gantry_error *err)
     gt_arena *arena = &placement->arena;
     uint32_t count = count_running(graph);
     uint32_t *nodes = GT_ARENA_ARRAY(arena, uint32_t, count + 1);
-    gt_kept_verdict *verdicts = GT_ARENA_ARRAY(arena, gt_kept_verdict, (size_t)count * placer->provider_count + 1);
+    gt_kept_verdict *verdicts =
+        GT_ARENA_ARRAY(arena, gt_kept_verdict, (size_t)count * placer->provider_count + 1);
     placement->units = GT_ARENA_ARRAY(arena, gt_unit, count + 1);
     placement->unit_of_node = GT_ARENA_ARRAY(arena, uint32_t, graph->nodes.count + 1);
     placer->able = GT_ARENA_ARRAY(&placer->scratch, uint32_t, count + 1);
     placer->executor = (uint8_t *)gt_arena_alloc(&placer->scratch, count + 1);
-    if (!nodes || !verdicts || !placement->units || !placement->unit_of_node || !placer->able || !placer->executor)
+    if (!nodes || !verdicts || !placement->units || !placement->unit_of_node || !placer->able ||
+        !placer->executor)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     memset(placement->unit_of_node, 0xff, graph->nodes.count * sizeof *placement->unit_of_node);
     for (uint32_t k = 0; k < graph->order.count; k++) {
@@ -61,8 +63,8 @@ static bool types_known(const gt_graph *graph)
     return true;
 }
 
-static gantry_status runs_whole_body(gt_placer *placer, const gt_graph *body, uint32_t provider, bool *out_runs,
-                                     gantry_error *err)
+static gantry_status runs_whole_body(gt_placer *placer, const gt_graph *body, uint32_t provider,
+                                     bool *out_runs, gantry_error *err)
 {
     *out_runs = true;
     for (uint32_t k = 0; *out_runs && k < body->order.count; k++) {
@@ -73,9 +75,9 @@ static gantry_status runs_whole_body(gt_placer *placer, const gt_graph *body, ui
     return GANTRY_OK;
 }
 
-/* Provider by provider: the whole, then the body. A provider that does not know the composite but all its nodes
- * must not lose them because we recognised a pattern. Only refusals of the composite itself open it: pins and
- * policies hold for its nodes as well. */
+/* Provider by provider: the whole, then the body. A provider that does not know the composite but all its
+ * nodes must not lose them because we recognised a pattern. Only refusals of the composite itself open it:
+ * pins and policies hold for its nodes as well. */
 static gantry_status better_apart(gt_placer *placer, uint32_t index, bool *out_apart, gantry_error *err)
 {
     const gt_unit *unit = &placer->placement->units[index];

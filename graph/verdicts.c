@@ -6,8 +6,8 @@ static void copy_text(char *target, const char *source, size_t size)
     memcpy(target, source, strnlen(source, size - 1));
 }
 
-/* Keeps one copy of equal refusals. What lies behind terminators and between fields is cleared first, so that equal
- * refusals have equal bytes. */
+/* Keeps one copy of equal refusals. What lies behind terminators and between fields is cleared first, so that
+ * equal refusals have equal bytes. */
 static gantry_status intern_refusal(gt_placer *placer, const gantry_refusal *refusal,
                                     const gantry_refusal **out_refusal, gantry_error *err)
 {
@@ -53,15 +53,17 @@ static gantry_status keep_verdict(gt_placer *placer, gantry_verdict *verdict, co
     }
     out_kept->supported = true;
     out_kept->estimate_source = verdict->estimate_source ? verdict->estimate_source : 'e';
-    out_kept->estimate_ns = isfinite(verdict->estimate_ns) && verdict->estimate_ns >= 0 ? verdict->estimate_ns : NAN;
+    out_kept->estimate_ns =
+        isfinite(verdict->estimate_ns) && verdict->estimate_ns >= 0 ? verdict->estimate_ns : NAN;
     out_kept->executes_in = verdict->executes_in;
     return GANTRY_OK;
 }
 
-static gantry_status keep_absence(gt_placer *placer, const gt_place_provider *provider, gt_kept_verdict *out_kept,
-                                  gantry_error *err)
+static gantry_status keep_absence(gt_placer *placer, const gt_place_provider *provider,
+                                  gt_kept_verdict *out_kept, gantry_error *err)
 {
-    gantry_refusal refusal = {.code = GANTRY_REFUSE_provider_absent, .actual_number = NAN, .limit_number = NAN};
+    gantry_refusal refusal = {
+        .code = GANTRY_REFUSE_provider_absent, .actual_number = NAN, .limit_number = NAN};
     snprintf(refusal.detail, sizeof refusal.detail, "%s", provider->detail ? provider->detail : "");
     return intern_refusal(placer, &refusal, &out_kept->refusal, err);
 }
@@ -70,13 +72,15 @@ static gantry_status keep_absence(gt_placer *placer, const gt_place_provider *pr
 static void judge_failed(gantry_verdict *verdict, gantry_status status)
 {
     verdict->supported = 0;
-    verdict->refusal = (gantry_refusal){
-        .code = GANTRY_REFUSE_provider_error, .actual_number = NAN, .limit_number = NAN};
-    snprintf(verdict->refusal.detail, sizeof verdict->refusal.detail, "its judge returned status %d", (int)status);
+    verdict->refusal =
+        (gantry_refusal){.code = GANTRY_REFUSE_provider_error, .actual_number = NAN, .limit_number = NAN};
+    snprintf(verdict->refusal.detail, sizeof verdict->refusal.detail, "its judge returned status %d",
+             (int)status);
 }
 
-gantry_status gt_verdicts_judge(gt_placer *placer, const gt_graph *graph, const uint32_t *nodes, uint32_t count,
-                                uint32_t provider_index, gt_kept_verdict *out_verdict, gantry_error *err)
+gantry_status gt_verdicts_judge(gt_placer *placer, const gt_graph *graph, const uint32_t *nodes,
+                                uint32_t count, uint32_t provider_index, gt_kept_verdict *out_verdict,
+                                gantry_error *err)
 {
     const gt_place_provider *provider = &placer->providers[provider_index];
     *out_verdict = (gt_kept_verdict){
@@ -97,7 +101,8 @@ static gantry_status judge_unit(gt_placer *placer, uint32_t index, gantry_error 
 {
     gt_unit *unit = &placer->placement->units[index];
     for (uint32_t p = 0; p < placer->provider_count; p++) {
-        GT_TRY(gt_verdicts_judge(placer, placer->graph, unit->nodes, unit->node_count, p, &unit->verdicts[p], err));
+        GT_TRY(gt_verdicts_judge(placer, placer->graph, unit->nodes, unit->node_count, p, &unit->verdicts[p],
+                                 err));
         if (unit->verdicts[p].supported)
             placer->able[index] |= 1u << p;
     }
@@ -111,16 +116,16 @@ gantry_status gt_verdicts_collect(gt_placer *placer, gantry_error *err)
     return GANTRY_OK;
 }
 
-gantry_status gt_verdicts_overrule_with(gt_placer *placer, gt_kept_verdict *verdict, const gantry_refusal *refusal,
-                                        gantry_error *err)
+gantry_status gt_verdicts_overrule_with(gt_placer *placer, gt_kept_verdict *verdict,
+                                        const gantry_refusal *refusal, gantry_error *err)
 {
     verdict->supported = false;
     return intern_refusal(placer, refusal, &verdict->refusal, err);
 }
 
 gantry_status gt_verdicts_overrule(gt_placer *placer, gt_kept_verdict *verdict, gantry_refusal_code code,
-                                   const char *operand, const char *actual, const char *required, const char *remedy,
-                                   gantry_error *err)
+                                   const char *operand, const char *actual, const char *required,
+                                   const char *remedy, gantry_error *err)
 {
     gantry_verdict refused = {.struct_bytes = sizeof refused};
     refused.refusal.actual_number = refused.refusal.limit_number = NAN;
