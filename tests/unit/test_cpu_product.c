@@ -1,0 +1,65 @@
+/* MatMul and Gemm of the CPU provider against naive loops, on sizes around the tile edges. */
+#include "tests/support/test_host.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static void naive(const float *a, const float *b, float *y, int64_t m, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += (double)a[i * k + l] * b[l * n + j];
+            y[i * n + j] = (float)sum;
+        }
+}
+
+/* One MatMul [m,k] x [k,n], the second operand a constant or not, on that many threads. */
+static void check_matmul(int64_t m, int64_t n, int64_t k, bool constant, int threads)
+{
+    float *a = malloc((size_t)(m * k + 1) * 4), *b = malloc((size_t)(k * n + 1) * 4);
+    float *y = malloc((size_t)(m * n) * 4), *expected = malloc((size_t)(m * n) * 4);
+    test_fill(a, m * k, 1);
+    test_fill(b, k * n, 2);
+    naive(a, b, expected, m, n, k);
+    test_net *net = test_net_open();
+    uint32_t in[2], out;
+    in[0] = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){m, k});
+    in[1] = constant ? test_constant_add(net, GANTRY_FLOAT32, 2, (int64_t[]){k, n}, b)
+                     : test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){k, n});
+    out = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){m, n});
+    test_input(net, in[0]);
+    if (!constant)
+        test_input(net, in[1]);
+    test_output(net, out);
+    test_node_add(net, "", "MatMul", 13, 2, in, 1, &out);
+    cr_assert_eq(test_net_build(net, threads), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, threads, (void *[]){a, b}, (void *[]){y}), GANTRY_OK, "%s",
+                 net->error.message);
+    cr_assert_lt(test_difference(y, expected, m * n), 1e-4, "m %d n %d k %d constant %d threads %d: %s",
+                 (int)m, (int)n, (int)k, constant, threads, net->recorder.kernels[0]);
+    cr_assert_eq(test_net_close(net), 0);
+    free(a);
+    free(b);
+    free(y);
+    free(expected);
+}
+
+Test(cpu_product, matmul_sizes)
+{
+    static const int64_t sizes[] = {1, 2, 3, 15, 16, 17, 63, 64, 65, 130};
+    for (int i = 0; i < 10; i++)
+        for (int j = 0; j < 10; j++)
+            for (int l = 0; l < 10; l += 3)
+                check_matmul(sizes[i], sizes[j], sizes[l], (i + j + l) % 2, 1 + (i + j) % 2);
+}
+
+Test(cpu_product, one_row_of_many_columns)
+{
+    check_matmul(1, 3000, 257, true, 1);
+    check_matmul(1, 3000, 257, true, 2);
+    check_matmul(1, 3000, 257, false, 2);
+    check_matmul(3000, 1, 257, false, 1);
+    check_matmul(4, 500, 0, false, 1);
+}
