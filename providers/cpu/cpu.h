@@ -93,6 +93,8 @@ typedef enum cpu_post_kind {
     CPU_POST_GELU_TANH
 } cpu_post_kind;
 
+#define CPU_MAX_POSTS 8u /* longer chains stay separate kernels; the longest seen in real models has 4 */
+
 typedef struct cpu_post {
     cpu_post_kind kind;
     float alpha, beta;
@@ -191,6 +193,15 @@ cpu_op_family cpu_recurrent_ops(void); /* recurrent.c: LSTM, GRU, RNN */
 /* The row for a node, or NULL. */
 const cpu_op_row *cpu_find_op(const char *domain, const char *op);
 
+/* On a function with vector loops: compiled for AVX-512, for AVX2 with FMA and for any x86-64, chosen when
+ * the library is loaded. Sanitizers run before that choice can be made. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&     \
+    !defined(__SANITIZE_THREAD__)
+#define CPU_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
+#else
+#define CPU_CLONES
+#endif
+
 /* ---- help for makers
  * ------------------------------------------------------------------------------------------------------ */
 
@@ -245,6 +256,11 @@ static inline size_t cpu_tensor_bytes(const cpu_tensor *tensor)
 {
     return cpu_dtype_bytes(tensor->dtype, tensor->count);
 }
+
+/* Applies post-ops to `elements` float32 outputs y, the first of which has flat index `at` in the output and
+ * belongs to output channel `channel`; channel_step is 1 when each next one is another channel, else 0. */
+void cpu_posts_apply(const cpu_post *posts, uint32_t post_count, const cpu_call *call, float *y,
+                     int64_t elements, int64_t at, int64_t channel, int64_t channel_step);
 
 /* "float32", "int8" ... */
 const char *cpu_dtype_name(gantry_dtype dtype);

@@ -1,18 +1,30 @@
-/* MatMul and Gemm. */
+/* MatMul and Gemm: which of the three ways a product is computed. */
 #include "product.h"
+
+/* Own panels for few rows, else oneDNN, else plain loops; each says GANTRY_UNSUPPORTED without a text when
+ * the product is not for it. */
+static gantry_status make_product(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel)
+{
+    gantry_status status = cpu_product_small(build, product, out_kernel);
+    if (status == GANTRY_UNSUPPORTED)
+        status = cpu_product_dnnl(build, product, out_kernel);
+    if (status == GANTRY_UNSUPPORTED)
+        status = cpu_product_plain(build, product, out_kernel);
+    return status;
+}
 
 static gantry_status make_matmul(cpu_build *build, cpu_kernel *out_kernel)
 {
     cpu_product product;
     GT_TRY(cpu_product_of_matmul(build, &product));
-    return cpu_product_plain(build, &product, out_kernel);
+    return make_product(build, &product, out_kernel);
 }
 
 static gantry_status make_gemm(cpu_build *build, cpu_kernel *out_kernel)
 {
     cpu_product product;
     GT_TRY(cpu_product_of_gemm(build, &product));
-    return cpu_product_plain(build, &product, out_kernel);
+    return make_product(build, &product, out_kernel);
 }
 
 static double matmul_flops(const gantry_graph_view *graph, const gantry_node_view *node)
@@ -33,8 +45,8 @@ static double matmul_flops(const gantry_graph_view *graph, const gantry_node_vie
      CPU_BIT(GANTRY_UINT64))
 
 static const cpu_op_row rows[] = {
-    {"MatMul", "", {PRODUCT_TYPES}, make_matmul, NULL, matmul_flops, 0},
-    {"Gemm", "", {PRODUCT_TYPES}, make_gemm, NULL, matmul_flops, 0},
+    {"MatMul", "", {PRODUCT_TYPES}, make_matmul, NULL, matmul_flops, CPU_ROW_PACKS},
+    {"Gemm", "", {PRODUCT_TYPES}, make_gemm, NULL, matmul_flops, CPU_ROW_PACKS},
 };
 
 cpu_op_family cpu_matmul_ops(void)

@@ -146,8 +146,14 @@ static const rows_fn plain_rows[GANTRY_DTYPE_COUNT] = {
     [GANTRY_FLOAT32] = rows_float32, [GANTRY_FLOAT64] = rows_float64, [GANTRY_INT32] = rows_int32,
     [GANTRY_UINT32] = rows_uint32,   [GANTRY_INT64] = rows_int64,     [GANTRY_UINT64] = rows_uint64};
 
+typedef struct plain_state {
+    cpu_product product;
+    uint32_t post_count;
+    const cpu_post *posts;
+} plain_state;
+
 typedef struct plain_job {
-    const cpu_product *product;
+    const plain_state *state;
     const cpu_call *call;
 } plain_job;
 
@@ -155,7 +161,7 @@ typedef struct plain_job {
 static void plain_chunk(void *arg, int64_t begin, int64_t end)
 {
     const plain_job *job = arg;
-    const cpu_product *p = job->product;
+    const cpu_product *p = &job->state->product;
     size_t size = cpu_dtype_bits(p->dtype) / 8;
     while (begin < end) {
         int64_t matrix = begin / p->m, first = begin % p->m, a, b;
@@ -169,10 +175,11 @@ static void plain_chunk(void *arg, int64_t begin, int64_t end)
     }
 }
 
-static gantry_status plain_run(const void *state, const cpu_call *call)
+static gantry_status plain_run(const void *self, const cpu_call *call)
 {
-    const cpu_product *p = state;
-    plain_job job = {p, call};
+    const plain_state *state = self;
+    const cpu_product *p = &state->product;
+    plain_job job = {state, call};
     cpu_parallel(call, p->batch_count * p->m, 16, plain_chunk, &job);
     return GANTRY_OK;
 }
@@ -181,9 +188,10 @@ gantry_status cpu_product_plain(cpu_build *build, const cpu_product *product, cp
 {
     if (!plain_rows[product->dtype])
         return cpu_unsupported(build, "no product for %s", cpu_dtype_name(product->dtype));
-    cpu_product *state = gt_arena_copy(build->arena, product, sizeof *product);
+    plain_state *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    *state = (plain_state){*product, build->post_count, build->posts};
     double work = (double)product->batch_count * (double)product->m * (double)product->n * (double)product->k;
     *out_kernel = cpu_kernel_of(plain_run, state);
     out_kernel->threads = work < CPU_TINY_ELEMENTS ? 1 : build->threads;

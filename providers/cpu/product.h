@@ -23,8 +23,21 @@ typedef struct cpu_product {
 gantry_status cpu_product_of_matmul(cpu_build *build, cpu_product *out_product);
 gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product);
 
-/* Plain loops for every numeric type of 4 and 8 bytes. */
+/* Plain loops for every numeric type of 4 and 8 bytes; float32 with the build's post-ops. */
 gantry_status cpu_product_plain(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
+/* float32 of few rows or little work, in panels of 64 columns, without oneDNN's cost of a call (0.2-0.5 us).
+ * GANTRY_UNSUPPORTED without an error text when it is not made for that product. */
+gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
+/* float32 through oneDNN's matmul with packed constant weights and fused post-ops. The same convention. */
+gantry_status cpu_product_dnnl(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
+/* Whether C is a vector along the columns that is added as it is. */
+static inline bool cpu_product_has_bias(const cpu_product *p)
+{
+    return p->c_present && p->c_row == 0 && (p->c_column == 1 || p->n == 1) && p->beta == 1.0f;
+}
 
 /* Element offsets of matrix `index` of a batch. */
 static inline void cpu_product_offsets(const cpu_product *p, int64_t index, int64_t *out_a, int64_t *out_b)

@@ -41,8 +41,6 @@ gantry_status cpu_evaluate(void *self, const gantry_graph_view *graph, uint32_t 
  * -------------------------------------------------------------------------------------------------------------
  */
 
-#define CPU_MAX_POSTS 8u /* longer chains stay separate kernels; the longest seen in real models has 4 */
-
 /* One or more nodes that one kernel computes. */
 typedef struct cpu_group {
     const gantry_node_view *node; /* the one whose row makes the kernel */

@@ -1,0 +1,272 @@
+/* float32 products of few rows or little work: own kernels over panels of 64 columns.
+ *
+ *     B as [K, N]  ->  panels [ceil(N/64)][K][64], zero padded: read once, in order
+ *
+ * A constant B is packed that way (shared by all shapes); any other is read where it lies, row by row. One
+ * pass takes up to 4 rows of A, so the weights of a decoder step stream at the speed of memory. */
+#include "product.h"
+
+#define PANEL 64         /* columns: four AVX-512 registers, the width oneDNN packs with as well */
+#define MAX_ROWS 4       /* 16 accumulators and 4 loads fit into 32 registers */
+#define SMALL_WORK 65536 /* multiply-adds; above, oneDNN's blocking outweighs the cost of its call */
+
+typedef float vector16 __attribute__((vector_size(64), aligned(4)));
+
+/* ---- the inner kernels: rows x 64 columns
+ * -------------------------------------------------------------------------------------- */
+
+static CPU_CLONES void panel_1(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
+                               float *y, int64_t y_row)
+{
+    vector16 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    int64_t j = 0;
+    for (; j + 2 <= k; j += 2) {
+        const vector16 *p = (const vector16 *)(b + j * b_row), *q = (const vector16 *)(b + (j + 1) * b_row);
+        float u = a[j], v = a[j + 1];
+        s0 += u * p[0];
+        s1 += u * p[1];
+        s2 += u * p[2];
+        s3 += u * p[3];
+        t0 += v * q[0];
+        t1 += v * q[1];
+        t2 += v * q[2];
+        t3 += v * q[3];
+    }
+    if (j < k) {
+        const vector16 *p = (const vector16 *)(b + j * b_row);
+        s0 += a[j] * p[0];
+        s1 += a[j] * p[1];
+        s2 += a[j] * p[2];
+        s3 += a[j] * p[3];
+    }
+    vector16 *out = (vector16 *)y;
+    out[0] = s0 + t0;
+    out[1] = s1 + t1;
+    out[2] = s2 + t2;
+    out[3] = s3 + t3;
+}
+
+static CPU_CLONES void panel_2(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
+                               float *y, int64_t y_row)
+{
+    vector16 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    for (int64_t j = 0; j < k; j++) {
+        const vector16 *p = (const vector16 *)(b + j * b_row);
+        float u = a[j], v = a[a_row + j];
+        s0 += u * p[0];
+        s1 += u * p[1];
+        s2 += u * p[2];
+        s3 += u * p[3];
+        t0 += v * p[0];
+        t1 += v * p[1];
+        t2 += v * p[2];
+        t3 += v * p[3];
+    }
+    vector16 *out = (vector16 *)y, *next = (vector16 *)(y + y_row);
+    out[0] = s0;
+    out[1] = s1;
+    out[2] = s2;
+    out[3] = s3;
+    next[0] = t0;
+    next[1] = t1;
+    next[2] = t2;
+    next[3] = t3;
+}
+
+/* Four rows, two columns of registers at a time: 8 accumulators, so that AVX2 does not spill too much. */
+static CPU_CLONES void panel_4(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
+                               float *y, int64_t y_row)
+{
+    for (int half = 0; half < PANEL; half += 32) {
+        vector16 s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0}, u0 = {0}, u1 = {0}, w0 = {0}, w1 = {0};
+        for (int64_t j = 0; j < k; j++) {
+            const vector16 *p = (const vector16 *)(b + j * b_row + half);
+            vector16 p0 = p[0], p1 = p[1];
+            s0 += a[j] * p0;
+            s1 += a[j] * p1;
+            t0 += a[a_row + j] * p0;
+            t1 += a[a_row + j] * p1;
+            u0 += a[2 * a_row + j] * p0;
+            u1 += a[2 * a_row + j] * p1;
+            w0 += a[3 * a_row + j] * p0;
+            w1 += a[3 * a_row + j] * p1;
+        }
+        vector16 *out = (vector16 *)(y + half);
+        out[0] = s0;
+        out[1] = s1;
+        out = (vector16 *)(y + y_row + half);
+        out[0] = t0;
+        out[1] = t1;
+        out = (vector16 *)(y + 2 * y_row + half);
+        out[0] = u0;
+        out[1] = u1;
+        out = (vector16 *)(y + 3 * y_row + half);
+        out[0] = w0;
+        out[1] = w1;
+    }
+}
+
+/* The columns behind the last whole panel of a B that is not packed. */
+static CPU_CLONES void tail_columns(const float *a, const float *b, int64_t b_row, int64_t k, float *y,
+                                    int64_t columns)
+{
+    memset(y, 0, (size_t)columns * sizeof *y);
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t n = 0; n < columns; n++)
+            y[n] += a[j] * b[j * b_row + n];
+}
+
+/* ---- one product
+ * ---------------------------------------------------------------------------------------------------- */
+
+typedef struct small_state {
+    cpu_product product;
+    const float *packed; /* NULL: B is read where it lies */
+    uint32_t post_count;
+    cpu_post posts[CPU_MAX_POSTS + 1]; /* C of a Gemm first */
+} small_state;
+
+typedef struct small_job {
+    const small_state *state;
+    const cpu_call *call;
+} small_job;
+
+static void rows_of_panel(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k, float *y,
+                          int64_t y_row, int64_t rows)
+{
+    if (rows == 4) {
+        panel_4(a, a_row, b, b_row, k, y, y_row);
+        return;
+    }
+    if (rows >= 2)
+        panel_2(a, a_row, b, b_row, k, y, y_row);
+    if (rows != 2)
+        panel_1(a + (rows - 1) * a_row, a_row, b, b_row, k, y + (rows - 1) * y_row, y_row);
+}
+
+/* rows x up to 64 columns of one matrix, post-ops included. Results of a cut panel go through a buffer. */
+static void compute_tile(const small_state *state, const cpu_call *call, int64_t matrix, int64_t m,
+                         int64_t rows, int64_t n)
+{
+    const cpu_product *p = &state->product;
+    int64_t a_at, b_at, columns = p->n - n < PANEL ? p->n - n : PANEL;
+    cpu_product_offsets(p, matrix, &a_at, &b_at);
+    const float *a = (const float *)call->inputs[0] + a_at + m * p->a_row;
+    float *y = (float *)call->outputs[0] + (matrix * p->m + m) * p->n + n;
+    float buffer[MAX_ROWS * PANEL];
+    if (state->packed) {
+        const float *b = state->packed + n * p->k;
+        bool whole = columns == PANEL;
+        rows_of_panel(a, p->a_row, b, PANEL, p->k, whole ? y : buffer, whole ? p->n : PANEL, rows);
+        for (int64_t r = 0; r < rows && !whole; r++)
+            memcpy(y + r * p->n, buffer + r * PANEL, (size_t)columns * sizeof *y);
+    } else {
+        const float *b = (const float *)call->inputs[1] + b_at + n;
+        if (columns == PANEL)
+            rows_of_panel(a, p->a_row, b, p->b_row, p->k, y, p->n, rows);
+        for (int64_t r = 0; r < rows && columns < PANEL; r++)
+            tail_columns(a + r * p->a_row, b, p->b_row, p->k, y + r * p->n, columns);
+    }
+    for (int64_t r = 0; r < rows && state->post_count; r++)
+        cpu_posts_apply(state->posts, state->post_count, call, y + r * p->n, columns,
+                        (matrix * p->m + m + r) * p->n + n, n, 1);
+}
+
+/* Tiles of all matrices are one range: panels outermost, so that a thread streams its own weights. */
+static void compute_tiles(void *arg, int64_t begin, int64_t end)
+{
+    const small_job *job = arg;
+    const cpu_product *p = &job->state->product;
+    int64_t panels = (p->n + PANEL - 1) / PANEL;
+    for (int64_t at = begin; at < end; at++)
+        for (int64_t m = 0; m < p->m; m += MAX_ROWS)
+            compute_tile(job->state, job->call, at / panels, m, p->m - m < MAX_ROWS ? p->m - m : MAX_ROWS,
+                         at % panels * PANEL);
+}
+
+static gantry_status small_run(const void *self, const cpu_call *call)
+{
+    const small_state *state = self;
+    small_job job = {state, call};
+    int64_t panels = (state->product.n + PANEL - 1) / PANEL * state->product.batch_count;
+    if (call->threads <= 1)
+        compute_tiles(&job, 0, panels);
+    else
+        cpu_parallel(call, panels, 4, compute_tiles, &job);
+    return GANTRY_OK;
+}
+
+typedef struct pack_job {
+    const cpu_product *product;
+    const float *source;
+} pack_job;
+
+static gantry_status pack_panels(void *arg, void *packed)
+{
+    const pack_job *job = arg;
+    const cpu_product *p = job->product;
+    float *target = packed;
+    for (int64_t n = 0; n < p->n; n += PANEL)
+        for (int64_t k = 0; k < p->k; k++, target += PANEL) {
+            int64_t columns = p->n - n < PANEL ? p->n - n : PANEL;
+            for (int64_t c = 0; c < columns; c++)
+                target[c] = job->source[k * p->b_row + (n + c) * p->b_column];
+            for (int64_t c = columns; c < PANEL; c++)
+                target[c] = 0;
+        }
+    return GANTRY_OK;
+}
+
+/* Batches that differ in B and B that is not constant are read in place, which needs dense rows. */
+static bool is_small(const cpu_build *build, const cpu_product *p)
+{
+    if (p->dtype != GANTRY_FLOAT32 || p->a_column != 1 || p->alpha != 1.0f || p->k == 0)
+        return false;
+    if (p->c_present && !cpu_product_has_bias(p))
+        return false;
+    bool packable = build->inputs[1].constant && p->batch_count == 1;
+    if (!packable && p->b_column != 1)
+        return false;
+    if (!packable && p->n < 16 && p->k > 64)
+        return false; /* columns of memory: oneDNN blocks them */
+    return p->m <= MAX_ROWS || p->m * p->n * p->k <= SMALL_WORK;
+}
+
+static void add_posts(small_state *state, const cpu_build *build)
+{
+    if (state->product.c_present)
+        state->posts[state->post_count++] = (cpu_post){.kind = CPU_POST_BIAS, .input = 2};
+    for (uint32_t k = 0; k < build->post_count; k++)
+        state->posts[state->post_count++] = build->posts[k];
+}
+
+gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel)
+{
+    if (!is_small(build, product))
+        return GANTRY_UNSUPPORTED;
+    small_state *state = cpu_state(build, sizeof *state);
+    if (!state)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    state->product = *product;
+    add_posts(state, build);
+    bool packable = build->inputs[1].constant && product->batch_count == 1;
+    if (packable) {
+        pack_job job = {product, build->inputs[1].data};
+        uint64_t key =
+            0x50414e454c363400u + (uint64_t)(product->b_column != 1); /* "PANEL64", transposed or not */
+        size_t panels = (size_t)(product->n + PANEL - 1) / PANEL;
+        state->packed = cpu_pack(build, &build->inputs[1], key, panels * (size_t)product->k * PANEL * 4,
+                                 pack_panels, &job);
+        if (!state->packed)
+            return GANTRY_RESOURCE;
+    }
+    double work = (double)product->batch_count * (double)product->m * (double)product->n * (double)product->k;
+    *out_kernel = cpu_kernel_of(small_run, state);
+    out_kernel->name = packable ? "panel64:packed" : "panel64:plain";
+    out_kernel->isa = "vector";
+    out_kernel->accumulate = GANTRY_FLOAT32;
+    out_kernel->threads = work < 16.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    out_kernel->packed_inputs = packable ? 2 : 0;
+    out_kernel->flops = 2 * work;
+    return GANTRY_OK;
+}
