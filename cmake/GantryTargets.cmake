@@ -15,7 +15,7 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/empty.c CONTENT "")
 # -Wmaybe-uninitialized depends on what was inlined: it finds other false cases at each level and in each compiler.
 function(gantry_warnings target)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes
-        -Wvla -Wno-unused-parameter -Wno-maybe-uninitialized)
+        -Wvla -Wno-unused-parameter $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE GANTRY_BUILD)
 endfunction()
 

@@ -46,13 +46,8 @@ make_cases() {
     once qcases "$python" "$corpus/cases/quant.py" "$out/qcases.part"
 }
 
-# The hostile folder holds links that lead outside: they must be made where they stay.
 make_hostile() {
-    [ ! -f "$out/hostile/complete" ] || return 0
-    echo "corpus: making hostile" >&2
-    mkdir -p "$out/hostile"
-    "$python" "$corpus/hostile/make.py" "$out/hostile/files" >"$out/hostile.log" 2>&1
-    touch "$out/hostile/complete"
+    once hostile "$python" "$corpus/hostile/make.py" "$out/hostile.part"
 }
 
 # make_named_models "FETCHED ..." "BUILT ..." "QUANTIZED ...": those of the named models that the cache does not have, then
