@@ -1,0 +1,220 @@
+/* Inside the fake device: a plugin for tests that computes with the host's evaluate and otherwise behaves
+ * like a real device: memory of its own that the host cannot read, queues that work late, limits, faults,
+ * failures.
+ *
+ *     fake_config.c   what the JSON text asks for       fake_memory.c    two mappings of one file
+ *     fake_queue.c    order, copies, events, time       fake_judge.c     verdicts
+ *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
+ *     fake_numerics.c precision and faults              fake_device.c    the tables and gantry_plugin_open */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <gantry/provider.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define FAKE_MAX_RULES 64
+#define FAKE_MAX_DEVICES 8
+#define FAKE_MAX_TYPES 16
+
+/* ---- configuration
+ * --------------------------------------------------------------------------------------------------- */
+
+/* An operator or a pattern, and the element types it is taken in. */
+typedef struct fake_rule {
+    char name[96];
+    uint32_t type_count;
+    gantry_dtype types[FAKE_MAX_TYPES];
+} fake_rule;
+
+typedef struct fake_limit {
+    char op[64];
+    uint32_t input;
+    int32_t axis; /* negative: from the end */
+    int64_t max;
+} fake_limit;
+
+typedef struct fake_host_input {
+    char op[64];
+    uint32_t input;
+} fake_host_input;
+
+typedef struct fake_work {
+    char op[64];
+    double us;
+} fake_work;
+
+typedef enum fake_fault_kind {
+    FAKE_FAULT_NONE,
+    FAKE_FAULT_ACCUMULATE_FLOAT16, /* RMSNormalization: the squares are summed in float16 */
+    FAKE_FAULT_ZERO,               /* all elements are 0 */
+    FAKE_FAULT_NAN,                /* the first element is not a number */
+    FAKE_FAULT_OFFSET              /* every element is 1 too large */
+} fake_fault_kind;
+
+typedef struct fake_fault {
+    char op[64];
+    fake_fault_kind kind;
+} fake_fault;
+
+/* Calls that can be told to fail: the Nth call of that kind does; 0 never. */
+typedef enum fake_call {
+    FAKE_CALL_COMPILE,
+    FAKE_CALL_RESHAPE,
+    FAKE_CALL_CONTEXT,
+    FAKE_CALL_RUN,
+    FAKE_CALL_RUN_LATE, /* the run returns well and fails on the queue: sync reports it */
+    FAKE_CALL_ALLOC,
+    FAKE_CALL_COPY,
+    FAKE_CALL_SYNC,
+    FAKE_CALL_LOST, /* at the Nth run the device is lost for good */
+    FAKE_CALL_COUNT
+} fake_call;
+
+/* One entry of "devices". Not changed after opening. */
+typedef struct fake_config {
+    char name[64];
+    char domain[64]; /* "fake:ID" with a device_id, else the name */
+    char unavailable[256];
+    char quirk[32]; /* how the tables are spoilt, for tests of the loader */
+    fake_rule ops[FAKE_MAX_RULES];
+    fake_rule fused[FAKE_MAX_RULES];
+    fake_limit limits[FAKE_MAX_RULES];
+    fake_host_input host_inputs[FAKE_MAX_RULES];
+    fake_work work[FAKE_MAX_RULES];
+    fake_fault faults[FAKE_MAX_RULES];
+    uint32_t op_count, fused_count, limit_count, host_input_count, work_count, fault_count;
+    gantry_dtype compute; /* UNDEFINED, FLOAT16 or INT8 */
+    gantry_concurrency concurrency;
+    double transfer_gbps, latency_us, copy_us; /* copy_us < 0: not given */
+    double enqueue_us, reshape_us;
+    bool timing, late, views;
+    uint64_t memory_bytes;
+    uint64_t fail[FAKE_CALL_COUNT];
+} fake_config;
+
+typedef struct fake_configs {
+    uint32_t count;
+    fake_config devices[FAKE_MAX_DEVICES];
+    char counters_file[1024];
+    bool fail_open;
+} fake_configs;
+
+gantry_status fake_configs_parse(const char *text, fake_configs *out_configs, gantry_error *err);
+/* The rule of that name, or NULL. */
+const fake_rule *fake_find_rule(const fake_rule *rules, uint32_t count, const char *name);
+bool fake_rule_takes(const fake_rule *rule, gantry_dtype dtype);
+double fake_work_us(const fake_config *config, const char *op); /* < 0: not given */
+
+/* ---- a domain: memory, queues, counters
+ * ------------------------------------------------------------------------------ */
+
+/* What the device itself counted, as 64-bit numbers in a file that anybody may read (counters_file): eight
+ * bytes "GFAKECNT", the number of domains, then these records. */
+typedef struct fake_counters {
+    char domain[64];
+    atomic_uint_least64_t copies;       /* between host and device, in both directions */
+    atomic_uint_least64_t copied_bytes; /* of these */
+    atomic_uint_least64_t inside_copies;
+    atomic_uint_least64_t inside_bytes;
+    atomic_uint_least64_t runs;    /* programs */
+    atomic_uint_least64_t kernels; /* nodes computed */
+    atomic_uint_least64_t syncs;
+    atomic_uint_least64_t allocations;
+    atomic_uint_least64_t live_bytes;     /* of device memory */
+    atomic_uint_least64_t uploaded_bytes; /* weights, at compile: no copies */
+    atomic_uint_least64_t compiles;
+    atomic_uint_least64_t reshapes;
+} fake_counters;
+
+typedef struct fake_block {
+    size_t offset, bytes;
+} fake_block;
+
+/* Thread-safe. The host gets addresses in `shown`, which nobody may read; `own` is the same memory. */
+typedef struct fake_memory {
+    int fd;
+    char *shown, *own;
+    size_t bytes;
+    fake_block *blocks; /* by offset */
+    uint32_t block_count, block_capacity;
+    pthread_mutex_t lock;
+} fake_memory;
+
+gantry_status fake_memory_open(fake_memory *memory, size_t bytes, gantry_error *err);
+void fake_memory_close(fake_memory *memory);
+/* NULL when there is no room. */
+void *fake_memory_alloc(fake_memory *memory, size_t bytes);
+size_t fake_memory_free(fake_memory *memory, void *shown); /* returns the bytes given back */
+/* The device's own address of buffer, or NULL unless all bytes lie in one living block. */
+void *fake_memory_own(fake_memory *memory, gantry_buffer buffer, size_t bytes);
+uint64_t fake_memory_live(fake_memory *memory);
+
+/* Calls counted so far, and the numbers of those that fail. */
+typedef struct fake_script {
+    const uint64_t *fail;
+    atomic_uint_least64_t calls[FAKE_CALL_COUNT];
+} fake_script;
+
+typedef struct fake_domain {
+    const gantry_host *host;
+    const fake_config *config; /* of the first device in it */
+    fake_memory memory;
+    fake_counters *counters;
+    fake_counters own_counters; /* when no file was asked for */
+    fake_script script;
+    atomic_int lost;
+    gantry_domain table;
+} fake_domain;
+
+/* Counts a call; fails with a text when it is the one that shall, or when the device is lost. */
+gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_call call, gantry_error *err);
+/* Fills domain->table. */
+void fake_domain_table(fake_domain *domain);
+void fake_sleep_until(const fake_domain *domain, uint64_t end_ns);
+
+/* Work for a queue: called on the queue's thread. */
+typedef gantry_status (*fake_work_fn)(void *arg, gantry_error *err);
+/* Enqueues fn(arg); arg_bytes of *arg are copied. Nothing is allocated once the queue was as full before. */
+gantry_status fake_queue_push(gantry_queue *queue, fake_work_fn fn, const void *arg, size_t arg_bytes,
+                              gantry_error *err);
+
+/* ---- a provider
+ * ------------------------------------------------------------------------------------------------------ */
+
+typedef struct fake_provider {
+    fake_config config;
+    fake_domain *domain;
+    const gantry_host *host;
+    fake_script script;
+    gantry_provider table;
+} fake_provider;
+
+gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
+                         gantry_verdict *out_verdict);
+/* True when the node breaks a limit, and *verdict says which. shapes_of_values is by value index; NULL: what
+ * the view knows, and a dim that is not known breaks nothing. */
+bool fake_breaks_limit(const fake_config *config, const gantry_graph_view *graph,
+                       const gantry_node_view *node, const gantry_shape *shapes_of_values,
+                       gantry_verdict *verdict);
+bool fake_reads_on_host(const fake_config *config, const gantry_node_view *node, uint32_t input);
+/* What the provider executes a node in; UNDEFINED: as the model says. */
+gantry_dtype fake_executes_in(const fake_config *config, const gantry_graph_view *graph,
+                              const gantry_node_view *node);
+/* "" domain: the name itself, else "domain.op". */
+void fake_op_name(const gantry_node_view *node, char *out_name, size_t capacity);
+void fake_programs_table(fake_provider *provider);
+
+/* Computes one node on readable memory: the host's kernels, then this device's precision and faults. */
+gantry_status fake_compute(const fake_provider *provider, const gantry_graph_view *graph, uint32_t node_index,
+                           const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
+float fake_from_half(uint16_t half);
+uint16_t fake_to_half(float value);
+uint32_t fake_dtype_bits(gantry_dtype dtype);
+const char *fake_dtype_text(gantry_dtype dtype);
+
+GANTRY_PRINTF(4, 5)
+gantry_status fake_fail(gantry_error *err, gantry_status code, gantry_stage stage, const char *format, ...);
+
+#endif

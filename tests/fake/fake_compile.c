@@ -1,0 +1,286 @@
+/* Compiling on the fake device: weights go into its memory, nodes become kernels, chains of nodes fused ones.
+ */
+#include "fake_program.h"
+
+#include <ctype.h>
+
+/* ---- values known before a run
+ * --------------------------------------------------------------------------------------- */
+
+void fake_drop_known(fake_domain *domain, known_value *known, uint32_t count)
+{
+    for (uint32_t k = 0; known && k < count; k++) {
+        if (known[k].shown)
+            atomic_fetch_sub(&domain->counters->live_bytes,
+                             fake_memory_free(&domain->memory, known[k].shown));
+        free(known[k].host);
+    }
+    free(known);
+}
+
+bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        for (uint32_t k = 0; k < graph->nodes[n]->input_count; k++)
+            if (graph->nodes[n]->inputs[k] == value && fake_reads_on_host(config, graph->nodes[n], k))
+                return true;
+    return false;
+}
+
+gantry_status fake_upload(fake_provider *provider, known_value *known, const void *data, size_t bytes,
+                          bool on_host, gantry_error *err)
+{
+    fake_domain *domain = provider->domain;
+    known->bytes = bytes;
+    known->shown = fake_memory_alloc(&domain->memory, bytes);
+    if (!known->shown)
+        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE,
+                         "fake device: no room for a constant of %zu bytes", bytes);
+    atomic_fetch_add(&domain->counters->live_bytes, bytes ? bytes : 1);
+    atomic_fetch_add(&domain->counters->uploaded_bytes, bytes);
+    memcpy(fake_memory_own(&domain->memory, (gantry_buffer){known->shown, 0}, bytes), data, bytes);
+    if (on_host) {
+        known->host = fake_zeroed(bytes, 1);
+        if (!known->host)
+            return fake_out_of_memory(err);
+        memcpy(known->host, data, bytes);
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status upload_constants(gantry_program *program, gantry_constants *constants, gantry_error *err)
+{
+    const gantry_host *host = program->provider->host;
+    const gantry_graph_view *graph = program->graph;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const void *data;
+        size_t bytes;
+        if (graph->values[v]->constant_id == GANTRY_NO_ID)
+            continue;
+        gantry_status status =
+            host->constant_map(host, constants, graph->values[v]->constant_id, &data, &bytes, err);
+        if (status != GANTRY_OK)
+            return status;
+        status = fake_upload(program->provider, &program->known[v], data, bytes,
+                             fake_is_read_on_host(&program->provider->config, graph, v), err);
+        host->constant_unmap(host, constants, graph->values[v]->constant_id);
+        if (status != GANTRY_OK)
+            return status;
+    }
+    return GANTRY_OK;
+}
+
+/* ---- kernels
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* The one node that reads the value, or GANTRY_NO_ID when there are more or it leaves the partition. */
+static uint32_t find_reader(const gantry_graph_view *graph, uint32_t value)
+{
+    uint32_t reader = GANTRY_NO_ID;
+    for (uint32_t k = 0; k < graph->output_count; k++)
+        if (graph->outputs[k] == value)
+            return GANTRY_NO_ID;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        for (uint32_t k = 0; k < graph->nodes[n]->input_count; k++)
+            if (graph->nodes[n]->inputs[k] == value) {
+                if (reader != GANTRY_NO_ID && reader != n)
+                    return GANTRY_NO_ID;
+                reader = n;
+            }
+    return reader;
+}
+
+/* Nodes that match "Conv+Add+Relu" from `node` on; their count, 0 for no match. */
+static uint32_t match_chain(const gantry_graph_view *graph, const char *pattern, uint32_t node,
+                            uint32_t *out_nodes)
+{
+    uint32_t count = 0;
+    for (const char *at = pattern; *at;) {
+        size_t length = strcspn(at, "+");
+        const gantry_node_view *view = node == GANTRY_NO_ID ? NULL : graph->nodes[node];
+        if (!view || count == FAKE_MAX_CHAIN || strlen(view->op) != length ||
+            strncmp(view->op, at, length) != 0)
+            return 0;
+        out_nodes[count++] = node;
+        at += length + (at[length] == '+');
+        node = *at ? find_reader(graph, view->outputs[0]) : GANTRY_NO_ID;
+    }
+    return count;
+}
+
+static void record_fusion(const gantry_program *program, gantry_recorder *recorder, const fake_rule *pattern,
+                          const uint32_t *nodes, uint32_t count, bool applied)
+{
+    char rule[96];
+    uint32_t ids[FAKE_MAX_CHAIN];
+    size_t k = 0;
+    for (; pattern->name[k] && k < sizeof rule - 1; k++)
+        rule[k] = pattern->name[k] == '+' ? '_' : (char)tolower((unsigned char)pattern->name[k]);
+    rule[k] = 0;
+    for (uint32_t n = 0; n < count; n++)
+        ids[n] = program->graph->nodes[nodes[n]]->id;
+    gantry_fusion_record record = {sizeof record, rule, count, ids, applied, applied ? "" : "no_kernel"};
+    program->provider->host->record_fusion(recorder, &record);
+}
+
+/* The kernel that begins with a node: a fused chain when there is a kernel for its type, else the node. */
+static void choose_kernel(const gantry_program *program, uint32_t node, gantry_recorder *recorder,
+                          kernel *out)
+{
+    const fake_config *config = &program->provider->config;
+    const gantry_value_view *value = gantry_node_input(program->graph, program->graph->nodes[node], 0);
+    *out = (kernel){.node_count = 1, .nodes = {node}};
+    for (uint32_t k = 0; value && k < config->fused_count; k++) {
+        uint32_t chain[FAKE_MAX_CHAIN];
+        uint32_t count = match_chain(program->graph, config->fused[k].name, node, chain);
+        if (count < 2)
+            continue;
+        bool applied = out->node_count == 1 && fake_rule_takes(&config->fused[k], value->dtype);
+        record_fusion(program, recorder, &config->fused[k], chain, count, applied);
+        if (applied) {
+            out->node_count = count;
+            memcpy(out->nodes, chain, count * sizeof *chain);
+        }
+    }
+}
+
+static double kernel_work_us(const gantry_program *program, const kernel *k)
+{
+    double total = -1;
+    for (uint32_t n = 0; n < k->node_count; n++) {
+        char op[128];
+        fake_op_name(program->graph->nodes[k->nodes[n]], op, sizeof op);
+        double us = fake_work_us(&program->provider->config, op);
+        if (us >= 0)
+            total = (total < 0 ? 0 : total) + us;
+    }
+    return total;
+}
+
+static int compare_kernels(const void *a_, const void *b_)
+{
+    const kernel *a = a_, *b = b_;
+    uint32_t x = a->nodes[a->node_count - 1], y = b->nodes[b->node_count - 1];
+    return (x > y) - (x < y);
+}
+
+static gantry_status choose_kernels(gantry_program *program, gantry_recorder *recorder, gantry_error *err)
+{
+    uint32_t node_count = program->graph->node_count;
+    program->kernels = fake_zeroed(node_count, sizeof *program->kernels);
+    program->kernel_of_node = fake_zeroed(node_count, sizeof *program->kernel_of_node);
+    bool *taken = fake_zeroed(node_count, sizeof *taken);
+    if (!program->kernels || !program->kernel_of_node || !taken) {
+        free(taken);
+        return fake_out_of_memory(err);
+    }
+    for (uint32_t n = 0; n < node_count; n++) {
+        if (taken[n])
+            continue;
+        kernel *k = &program->kernels[program->kernel_count++];
+        choose_kernel(program, n, recorder, k);
+        k->work_us = kernel_work_us(program, k);
+        for (uint32_t i = 0; i < k->node_count; i++)
+            taken[k->nodes[i]] = true;
+    }
+    free(taken);
+    qsort(program->kernels, program->kernel_count, sizeof *program->kernels, compare_kernels);
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        for (uint32_t i = 0; i < program->kernels[k].node_count; i++)
+            program->kernel_of_node[program->kernels[k].nodes[i]] = k;
+    return GANTRY_OK;
+}
+
+static bool has_fault(const fake_config *config, const char *op, fake_fault_kind kind)
+{
+    for (uint32_t k = 0; k < config->fault_count; k++)
+        if (config->faults[k].kind == kind && strcmp(config->faults[k].op, op) == 0)
+            return true;
+    return false;
+}
+
+static gantry_dtype record_dtype(const fake_config *config, const gantry_graph_view *graph,
+                                 const gantry_node_view *node, const gantry_value_view *value)
+{
+    gantry_dtype executes_in = fake_executes_in(config, graph, node);
+    return executes_in != GANTRY_UNDEFINED ? executes_in : value ? value->dtype : GANTRY_UNDEFINED;
+}
+
+static void record_kernels(const gantry_program *program, gantry_recorder *recorder)
+{
+    const fake_config *config = &program->provider->config;
+    const gantry_graph_view *graph = program->graph;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const kernel *kernel_ = &program->kernels[k];
+        const gantry_node_view *first = graph->nodes[kernel_->nodes[0]];
+        const gantry_node_view *last = graph->nodes[kernel_->nodes[kernel_->node_count - 1]];
+        char op[256] = "";
+        uint32_t ids[FAKE_MAX_CHAIN];
+        for (uint32_t n = 0; n < kernel_->node_count; n++) {
+            size_t used = strlen(op);
+            ids[n] = graph->nodes[kernel_->nodes[n]]->id;
+            snprintf(op + used, sizeof op - used, "%s%s", n ? "+" : "", graph->nodes[kernel_->nodes[n]]->op);
+        }
+        bool half = has_fault(config, first->op, FAKE_FAULT_ACCUMULATE_FLOAT16);
+        gantry_dtype in = record_dtype(config, graph, first, gantry_node_input(graph, first, 0));
+        gantry_kernel_record record = {
+            .struct_bytes = sizeof record,
+            .index = k,
+            .op = op,
+            .name = half ? "fake_half" : "fake",
+            .isa = "fake",
+            .layout = "plain",
+            .node_count = kernel_->node_count,
+            .node_ids = ids,
+            .precision_in = in,
+            .precision_out = record_dtype(config, graph, last, gantry_node_output(graph, last, 0)),
+            .accumulate = half                ? GANTRY_FLOAT16
+                          : in == GANTRY_INT8 ? GANTRY_INT32
+                                              : GANTRY_FLOAT32,
+            .bytes = -1,
+            .flops = -1};
+        program->provider->host->record_kernel(recorder, &record);
+    }
+}
+
+/* ---- compile
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+void fake_program_destroy(void *self, gantry_program *program)
+{
+    if (!program)
+        return;
+    fake_drop_known(program->provider->domain, program->known, program->graph->value_count);
+    free(program->kernels);
+    free(program->kernel_of_node);
+    free(program);
+}
+
+gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
+                           gantry_error *err)
+{
+    fake_provider *provider = self;
+    *out_program = NULL;
+    atomic_fetch_add(&provider->domain->counters->compiles, 1);
+    gantry_status status = fake_call_begin(provider->domain, &provider->script, FAKE_CALL_COMPILE, err);
+    if (status != GANTRY_OK)
+        return status;
+    gantry_program *program = fake_zeroed(1, sizeof *program);
+    if (!program)
+        return fake_out_of_memory(err);
+    program->provider = provider;
+    program->graph = args->graph;
+    program->known = fake_zeroed(args->graph->value_count, sizeof *program->known);
+    status = program->known ? upload_constants(program, args->constants, err) : fake_out_of_memory(err);
+    if (status == GANTRY_OK)
+        status = choose_kernels(program, args->recorder, err);
+    if (status != GANTRY_OK) {
+        fake_program_destroy(self, program);
+        return status;
+    }
+    record_kernels(program, args->recorder);
+    *out_program = program;
+    return GANTRY_OK;
+}

@@ -1,0 +1,101 @@
+/* What a program, a shaped program and a context of the fake device are.
+ *
+ *     kernel: one node, or a fused chain; it runs where its last node stands
+ *     value:  input k | output k | workspace + offset | constant or host value in a block of its own */
+#ifndef FAKE_PROGRAM_H
+#define FAKE_PROGRAM_H
+
+#include "fake.h"
+
+#include <stdlib.h>
+
+#define FAKE_MAX_CHAIN 8
+
+typedef struct kernel {
+    uint32_t node_count;
+    uint32_t nodes[FAKE_MAX_CHAIN];
+    double work_us; /* < 0: as long as it takes */
+} kernel;
+
+/* A value known before any run, in device memory and, where a node reads it there, on the host. */
+typedef struct known_value {
+    void *shown;
+    size_t bytes;
+    void *host;
+} known_value;
+
+struct gantry_program {
+    fake_provider *provider;
+    const gantry_graph_view *graph;
+    uint32_t kernel_count;
+    kernel *kernels;
+    uint32_t *kernel_of_node;
+    known_value *known; /* by value index */
+};
+
+typedef enum place_kind { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_WORKSPACE, PLACE_KNOWN } place_kind;
+
+typedef struct place {
+    place_kind kind;
+    uint32_t index; /* of the input or output */
+    size_t offset;  /* in the workspace */
+    void *own;      /* PLACE_KNOWN */
+    void *host;
+    size_t bytes;
+    gantry_dtype dtype;
+    uint32_t rank;
+    int64_t dims[GANTRY_MAX_RANK];
+    bool empty;
+} place;
+
+struct gantry_shaped {
+    gantry_program *program;
+    place *places; /* by value index */
+    known_value *known;
+    gantry_output_plan *output_plans;
+    bool *is_view; /* by node: its output is a view, nothing runs */
+    size_t workspace_bytes;
+};
+
+struct gantry_context {
+    gantry_shaped *shaped;
+    gantry_tensor *tensors; /* of all operands of all nodes, inputs first */
+    uint32_t *first_tensor; /* by node */
+    void *task;
+    size_t task_bytes;
+};
+
+typedef struct run_task {
+    gantry_context *context;
+    gantry_timing_event *timing;
+    uint32_t timing_count;
+    void *workspace;
+    void *buffers[]; /* inputs, then outputs: the device's own addresses */
+} run_task;
+
+/* fake_compile.c: a program's uploads and kernels. */
+gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
+                           gantry_error *err);
+void fake_program_destroy(void *self, gantry_program *program);
+gantry_status fake_upload(fake_provider *provider, known_value *known, const void *data, size_t bytes,
+                          bool on_host, gantry_error *err);
+void fake_drop_known(fake_domain *domain, known_value *known, uint32_t count);
+bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value);
+
+/* fake_reshape.c: where every value lies for one set of shapes. */
+gantry_status fake_reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
+                           gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err);
+void fake_shaped_destroy(void *self, gantry_shaped *shaped);
+
+static inline gantry_status fake_out_of_memory(gantry_error *err)
+{
+    return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE, "fake device: out of memory");
+}
+
+/* NULL when out of memory. */
+static inline void *fake_zeroed(size_t count, size_t size)
+{
+    return calloc(count ? count : 1, size);
+}
+
+#endif
