@@ -1,0 +1,400 @@
+/* If and Loop as the host runs them: the bodies are frames of their own; carried values swap buffers, scan
+ * outputs pile up in one that grows. */
+#include "run.h"
+
+/* A value on its way through a loop. */
+typedef struct carried {
+    gt_block block; /* what the last iteration made; empty before the first */
+    gantry_buffer at;
+    uint32_t rank;
+    int64_t dims[GANTRY_MAX_RANK];
+    size_t bytes;
+} carried;
+
+typedef struct scan {
+    gt_block block;
+    size_t used;
+    uint32_t rank; /* of one element */
+    int64_t dims[GANTRY_MAX_RANK];
+} scan;
+
+struct gt_control {
+    gt_frame *bodies[2];
+    const gt_variant *mapped[2]; /* the leaf that capture_map belongs to */
+    uint32_t *capture_map[2];    /* leaf capture -> capture of the body's entry */
+    int64_t iteration;
+    uint8_t condition;
+    uint32_t carried_count, scan_count;
+    carried *carried;
+    scan *scans;
+};
+
+void gt_control_destroy(gantry_session *session, struct gt_control **inout_control)
+{
+    struct gt_control *control = *inout_control;
+    if (!control)
+        return;
+    for (int k = 0; k < 2; k++) {
+        gt_frame_destroy(&control->bodies[k]);
+        gt_free(session->allocator, control->capture_map[k]);
+    }
+    for (uint32_t k = 0; control->carried && k < control->carried_count; k++)
+        gt_block_free(session, 0, &control->carried[k].block);
+    for (uint32_t k = 0; control->scans && k < control->scan_count; k++)
+        gt_block_free(session, 0, &control->scans[k].block);
+    gt_free(session->allocator, control->carried);
+    gt_free(session->allocator, control->scans);
+    gt_free(session->allocator, control);
+    *inout_control = NULL;
+}
+
+uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out_frames[2])
+{
+    uint32_t count = 0;
+    for (int k = 0; control && k < 2; k++)
+        if (control->bodies[k])
+            out_frames[count++] = control->bodies[k];
+    return count;
+}
+
+static gantry_status create(gt_frame *frame, const gt_program *program, const gt_node *node,
+                            struct gt_control **out_control, gantry_error *err)
+{
+    gantry_session *session = frame->run->session;
+    struct gt_control *control = GT_NEW(session->allocator, struct gt_control);
+    if (!control)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    *out_control = control;
+    for (int k = 0; k < 2; k++)
+        if (program->bodies[k])
+            GT_TRY(gt_frame_create(frame->run, program->bodies[k], &control->bodies[k], err));
+    if (strcmp(node->op_type, "Loop") == 0) {
+        control->carried_count = node->input_count > 2 ? node->input_count - 2 : 0;
+        control->scan_count =
+            node->output_count > control->carried_count ? node->output_count - control->carried_count : 0;
+        control->carried = GT_NEW_ARRAY(session->allocator, struct carried, control->carried_count + 1);
+        control->scans = GT_NEW_ARRAY(session->allocator, struct scan, control->scan_count + 1);
+        if (!control->carried || !control->scans)
+            return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    }
+    return GANTRY_OK;
+}
+
+static const void *host_pointer(gantry_buffer buffer)
+{
+    return (const char *)buffer.handle + buffer.offset_bytes;
+}
+
+/* ---- entering a body
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* A leaf with branches inlined may capture fewer values than the body it came from. */
+static gantry_status map_captures(gt_frame *body, struct gt_control *control, int which, gantry_error *err)
+{
+    gantry_session *session = body->run->session;
+    if (control->mapped[which] == body->leaf)
+        return GANTRY_OK;
+    gt_free(session->allocator, control->capture_map[which]);
+    control->mapped[which] = NULL;
+    control->capture_map[which] = GT_NEW_ARRAY(session->allocator, uint32_t, body->leaf->capture_count + 1);
+    if (!control->capture_map[which])
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    const gt_variant *entry = body->entry, *leaf = body->leaf;
+    for (uint32_t k = 0; k < leaf->capture_count; k++) {
+        uint32_t outer = leaf->graph->values.data[leaf->captures[k]]->captured, m = 0;
+        while (m < entry->capture_count && entry->graph->values.data[entry->captures[m]]->captured != outer)
+            m++;
+        if (m == entry->capture_count)
+            return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                           "value %s is captured by a branch but not by its body",
+                           leaf->graph->values.data[leaf->captures[k]]->name);
+        control->capture_map[which][k] = m;
+    }
+    control->mapped[which] = leaf;
+    return GANTRY_OK;
+}
+
+/* Symbols that the extents and elements of one body input or capture stand for. dims may be NULL: known to
+ * the outer graph. */
+static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *dims, gantry_buffer buffer,
+                                   gantry_error *err)
+{
+    const gt_graph *graph = body->leaf ? body->leaf->graph : body->entry->graph;
+    const gt_exprs *exprs = &graph->model->exprs;
+    const gt_value *value = graph->values.data[id];
+    gt_env *env = &body->run->env;
+    for (int32_t d = 0; dims && d < value->rank; d++) {
+        if (value->dims[d] == GT_EXPR_UNKNOWN || exprs->nodes.data[value->dims[d]].kind != GT_EXPR_SYMBOL)
+            continue;
+        uint32_t symbol = exprs->nodes.data[value->dims[d]].a;
+        if (exprs->symbols.data[symbol].kind != GT_SYMBOL_DATA_DIM)
+            continue;
+        GT_TRY(gt_env_reserve(body->run->session->allocator, env, symbol + 1, err));
+        env->values[symbol].i = dims[d];
+        env->known[symbol] = 1;
+    }
+    for (uint32_t k = 0; value->elements && k < value->element_count; k++) {
+        if (value->elements[k] == GT_EXPR_UNKNOWN ||
+            exprs->nodes.data[value->elements[k]].kind != GT_EXPR_SYMBOL)
+            continue;
+        uint32_t symbol = exprs->nodes.data[value->elements[k]].a;
+        if (exprs->symbols.data[symbol].kind != GT_SYMBOL_DATA_ELEMENT ||
+            exprs->symbols.data[symbol].value != id)
+            continue;
+        GT_TRY(gt_env_reserve(body->run->session->allocator, env, symbol + 1, err));
+        env->values[symbol] = gt_scalar_read(value->dtype, host_pointer(buffer), k);
+        env->known[symbol] = 1;
+    }
+    return GANTRY_OK;
+}
+
+/* Captures are inputs by reference: they stay where the outer plan has them. captured are the step's slots
+ * for this body. */
+static gantry_status enter_captures(gt_frame *body, struct gt_control *control, int which,
+                                    const gt_plan_state *state, const uint32_t *captured, gantry_error *err)
+{
+    const gt_variant *entry = body->entry;
+    for (uint32_t k = 0; k < entry->capture_count; k++)
+        GT_TRY(enter_symbols(body, entry->captures[k], NULL, state->slots[captured[k]], err));
+    GT_TRY(gt_frame_enter(body, err));
+    GT_TRY(map_captures(body, control, which, err));
+    for (uint32_t k = 0; k < body->leaf->capture_count; k++)
+        gt_frame_set_input(body, body->leaf->graph->inputs.count + k,
+                           state->slots[captured[control->capture_map[which][k]]]);
+    return GANTRY_OK;
+}
+
+/* ---- leaving a body
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+/* Copies a result to the outer graph's output, whose size may be known only now. */
+static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t slot_index, const void *data,
+                                 uint32_t rank, const int64_t *dims, size_t bytes, gantry_error *err)
+{
+    const gt_slot *slot = &state->plan->slots[slot_index];
+    const gt_plan_shape *shape = &state->plan->shapes[slot->value];
+    if (shape->dynamic || shape->bounded) {
+        gt_true_shape *truth = &frame->true_shapes[slot->value];
+        truth->known = true;
+        truth->rank = rank;
+        memcpy(truth->dims, dims, rank * sizeof *dims);
+    }
+    if (shape->dynamic) {
+        GT_TRY(gt_frame_grow_carry(frame, slot->index, 0, bytes, err));
+        if (bytes)
+            memcpy(frame->carries[slot->index].block.handle, data, bytes);
+        return GANTRY_OK;
+    }
+    if (bytes > slot->bytes)
+        return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                       "value %s has %zu bytes where %zu were planned",
+                       frame->leaf->graph->values.data[slot->value]->name, bytes, slot->bytes);
+    void *target = (char *)state->slots[slot_index].handle + state->slots[slot_index].offset_bytes;
+    if (bytes && target != data)
+        memcpy(target, data, bytes);
+    return GANTRY_OK;
+}
+
+/* ---- If
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
+
+static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
+                            const gt_step *step, const gt_node *node, gantry_error *err)
+{
+    const uint8_t *condition = host_pointer(state->slots[step->inputs[0]]);
+    int which = *condition ? 0 : 1;
+    gt_frame *body = control->bodies[which];
+    if (!body)
+        return gt_fail(err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_RUN, node->name, "If %s has no %s branch",
+                       node->name, which ? "else" : "then");
+    const uint32_t *captured = step->inputs + node->input_count;
+    if (which && control->bodies[0])
+        captured += control->bodies[0]->entry->capture_count;
+    for (uint32_t k = 0; k < body->output_count; k++) {
+        const gt_slot *slot = k < step->output_count && step->outputs[k] != GT_NO_SLOT
+                                  ? &state->plan->slots[step->outputs[k]]
+                                  : NULL;
+        bool direct =
+            slot && !state->plan->shapes[slot->value].dynamic && !state->plan->shapes[slot->value].bounded;
+        gt_frame_set_output(body, k, direct ? state->slots[step->outputs[k]] : (gantry_buffer){0},
+                            direct ? slot->bytes : 0, direct);
+    }
+    GT_TRY(enter_captures(body, control, which, state, captured, err));
+    GT_TRY(gt_frame_execute(body, err));
+    for (uint32_t k = 0; k < body->output_count && k < step->output_count; k++)
+        if (step->outputs[k] != GT_NO_SLOT && !body->outputs[k].given)
+            GT_TRY(leave_value(frame, state, step->outputs[k], host_pointer(body->outputs[k].buffer),
+                               body->outputs[k].rank, body->outputs[k].dims, body->outputs[k].bytes, err));
+    return GANTRY_OK;
+}
+
+/* ---- Loop
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+static gantry_status start_loop(gt_frame *frame, struct gt_control *control, const gt_plan_state *state,
+                                const gt_step *step, const gt_node *node, gantry_error *err)
+{
+    control->iteration = 0;
+    control->condition = 1;
+    if (node->input_count > 1 && step->inputs[1] != GT_NO_SLOT)
+        control->condition = *(const uint8_t *)host_pointer(state->slots[step->inputs[1]]);
+    for (uint32_t k = 0; k < control->carried_count; k++) {
+        carried *c = &control->carried[k];
+        uint32_t value = node->inputs[2 + k];
+        const int64_t *dims = value == GT_NONE ? NULL : gt_frame_value_dims(frame, state, value, &c->rank);
+        if (!dims)
+            return gt_fail(err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_RUN, node->name,
+                           "the initial value %u of Loop %s is missing", k, node->name);
+        memcpy(c->dims, dims, c->rank * sizeof *dims);
+        c->at = state->slots[step->inputs[2 + k]];
+        uint64_t count = 1;
+        for (uint32_t d = 0; d < c->rank; d++)
+            count *= (uint64_t)dims[d];
+        c->bytes = gantry_dtype_bytes(frame->leaf->graph->values.data[value]->dtype, count);
+    }
+    for (uint32_t k = 0; k < control->scan_count; k++)
+        control->scans[k].used = 0;
+    return GANTRY_OK;
+}
+
+static gantry_status enter_iteration(struct gt_control *control, const gt_plan_state *state,
+                                     const uint32_t *captured, gantry_error *err)
+{
+    gt_frame *body = control->bodies[0];
+    const gt_graph *graph = body->entry->graph;
+    for (uint32_t k = 0; k < control->carried_count; k++)
+        GT_TRY(enter_symbols(body, graph->inputs.data[2 + k], control->carried[k].dims,
+                             control->carried[k].at, err));
+    GT_TRY(enter_captures(body, control, 0, state, captured, err));
+    gt_frame_set_input(body, 0, (gantry_buffer){&control->iteration, 0});
+    gt_frame_set_input(body, 1, (gantry_buffer){&control->condition, 0});
+    for (uint32_t k = 0; k < control->carried_count; k++)
+        gt_frame_set_input(body, 2 + k, control->carried[k].at);
+    return GANTRY_OK;
+}
+
+static gantry_status append_scan(gantry_session *session, scan *s, const gt_frame_output *output,
+                                 int64_t iteration, const gt_node *node, gantry_error *err)
+{
+    if (iteration > 0 &&
+        (s->rank != output->rank || memcmp(s->dims, output->dims, s->rank * sizeof *s->dims) != 0))
+        return gt_fail(
+            err, GANTRY_MODEL_SHAPE, GANTRY_STAGE_RUN, node->name,
+            "a scan output of Loop %s changed its shape in iteration %lld; all iterations have to agree",
+            node->name, (long long)iteration);
+    s->rank = output->rank;
+    memcpy(s->dims, output->dims, s->rank * sizeof *s->dims);
+    if (s->used + output->bytes > s->block.bytes || !s->block.handle) {
+        gt_block bigger = {0};
+        bool moved;
+        GT_TRY(gt_block_grow(session, 0, &bigger, (s->used + output->bytes) * 2, &moved, err));
+        if (s->used)
+            memcpy(bigger.handle, s->block.handle, s->used);
+        gt_block_free(session, 0, &s->block);
+        s->block = bigger;
+    }
+    if (output->bytes)
+        memcpy((char *)s->block.handle + s->used, host_pointer(output->buffer), output->bytes);
+    s->used += output->bytes;
+    return GANTRY_OK;
+}
+
+/* What the body made becomes what the next iteration reads; the block it replaces is written next. */
+static gantry_status leave_iteration(gt_frame *frame, struct gt_control *control, const gt_node *node,
+                                     gantry_error *err)
+{
+    gt_frame *body = control->bodies[0];
+    control->condition = *(const uint8_t *)host_pointer(body->outputs[0].buffer);
+    for (uint32_t k = 0; k < control->carried_count; k++) {
+        carried *c = &control->carried[k];
+        gt_frame_output *output = &body->outputs[1 + k];
+        gt_block spare = c->block;
+        c->block = output->own;
+        output->own = spare;
+        c->at = (gantry_buffer){c->block.handle, 0};
+        c->rank = output->rank;
+        memcpy(c->dims, output->dims, c->rank * sizeof *c->dims);
+        c->bytes = output->bytes;
+        gt_frame_set_output(body, 1 + k, (gantry_buffer){0}, 0, false);
+    }
+    for (uint32_t k = 0; k < control->scan_count; k++)
+        GT_TRY(append_scan(frame->run->session, &control->scans[k],
+                           &body->outputs[1 + control->carried_count + k], control->iteration, node, err));
+    return GANTRY_OK;
+}
+
+static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
+                                 const gt_step *step, gantry_error *err)
+{
+    for (uint32_t k = 0; k < control->carried_count && k < step->output_count; k++)
+        if (step->outputs[k] != GT_NO_SLOT)
+            GT_TRY(leave_value(frame, state, step->outputs[k], host_pointer(control->carried[k].at),
+                               control->carried[k].rank, control->carried[k].dims, control->carried[k].bytes,
+                               err));
+    const gt_graph *graph = control->bodies[0]->entry->graph;
+    for (uint32_t k = 0; k < control->scan_count; k++) {
+        uint32_t output = control->carried_count + k;
+        if (output >= step->output_count || step->outputs[output] == GT_NO_SLOT)
+            continue;
+        scan *s = &control->scans[k];
+        int64_t dims[GANTRY_MAX_RANK + 1] = {control->iteration};
+        const gt_value *value = graph->values.data[graph->outputs.data[1 + output]];
+        uint32_t rank = control->iteration ? s->rank : value->rank < 0 ? 0 : (uint32_t)value->rank;
+        if (rank + 1 > GANTRY_MAX_RANK)
+            return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
+                           "scan output %s has rank %u; the limit is %u", value->name, rank + 1,
+                           GANTRY_MAX_RANK);
+        for (uint32_t d = 0; control->iteration && d < rank; d++)
+            dims[1 + d] = s->dims[d];
+        for (uint32_t d = 0; !control->iteration && d < rank; d++)
+            if (value->dims[d] == GT_EXPR_UNKNOWN ||
+                !gt_expr_is_const(&graph->model->exprs, value->dims[d], &dims[1 + d]))
+                dims[1 + d] = 0;
+        GT_TRY(
+            leave_value(frame, state, step->outputs[output], s->block.handle, rank + 1, dims, s->used, err));
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status run_loop(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
+                              const gt_step *step, const gt_node *node, gantry_error *err)
+{
+    gantry_run *run = frame->run;
+    gt_frame *body = control->bodies[0];
+    if (!body || body->output_count != 1 + control->carried_count + control->scan_count ||
+        body->entry->graph->inputs.count != 2 + control->carried_count)
+        return gt_fail(err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_RUN, node->name,
+                       "the body of Loop %s has %u inputs and %u outputs; %u and %u are needed", node->name,
+                       body ? body->entry->graph->inputs.count : 0, body ? body->output_count : 0,
+                       2 + control->carried_count, 1 + control->carried_count + control->scan_count);
+    GT_TRY(start_loop(frame, control, state, step, node, err));
+    int64_t trips = INT64_MAX;
+    if (step->inputs[0] != GT_NO_SLOT)
+        memcpy(&trips, host_pointer(state->slots[step->inputs[0]]), sizeof trips);
+    const uint32_t *captured = step->inputs + node->input_count;
+    while (control->iteration < trips && control->condition) {
+        if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
+            return gt_run_check_stop(run, err);
+        GT_TRY(enter_iteration(control, state, captured, err));
+        GT_TRY(gt_frame_execute(body, err));
+        GT_TRY(leave_iteration(frame, control, node, err));
+        control->iteration++;
+    }
+    return finish_loop(frame, control, state, step, err);
+}
+
+gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt_step *step,
+                                 gantry_error *err)
+{
+    const gt_partition *partition = &frame->leaf->placement->partitions[step->partition];
+    const gt_node *node = frame->leaf->graph->nodes.data[partition->nodes[0]];
+    struct gt_control **control = &frame->controls[step->partition];
+    if (!*control)
+        GT_TRY(create(frame, &frame->leaf->programs[step->partition], node, control, err));
+    if (strcmp(node->op_type, "If") == 0)
+        return run_if(frame, *control, state, step, node, err);
+    return run_loop(frame, *control, state, step, node, err);
+}

@@ -1,0 +1,282 @@
+/* The executor: for each step of the plan do it; then one wait for the outputs. It decides nothing and, in
+ * the steady state, allocates nothing. */
+#include "run.h"
+
+#include "base/clock.h"
+
+const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
+                                   uint32_t *out_rank)
+{
+    const gt_plan_shape *shape = &state->plan->shapes[value];
+    if ((shape->bounded || shape->dynamic) && frame->true_shapes) {
+        const gt_true_shape *truth = &frame->true_shapes[value];
+        *out_rank = truth->rank;
+        return truth->known ? truth->dims : NULL;
+    }
+    *out_rank = shape->rank;
+    return shape->dims;
+}
+
+static size_t value_bytes(const gt_frame *frame, uint32_t value, uint32_t rank, const int64_t *dims)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < rank; d++)
+        count *= (uint64_t)dims[d];
+    return gantry_dtype_bytes(frame->leaf->graph->values.data[value]->dtype, count);
+}
+
+/* ---- transfers
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+/* The size of a value whose extents came with the data; an output of the frame's own grows to it. */
+static gantry_status true_transfer(gt_frame *frame, gt_plan_state *state, uint32_t index, size_t *out_bytes,
+                                   gantry_error *err)
+{
+    const gt_step *step = &state->plan->steps[index];
+    const gt_slot *target = &state->plan->slots[step->target];
+    uint32_t rank;
+    const int64_t *dims = gt_frame_value_dims(frame, state, step->value, &rank);
+    if (!dims)
+        return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                       "the size of %s was not reported by the step that made it",
+                       frame->leaf->graph->values.data[step->value]->name);
+    *out_bytes = value_bytes(frame, step->value, rank, dims);
+    state->true_bytes[index] = *out_bytes;
+    if (target->kind != GT_SLOT_OUTPUT)
+        return GANTRY_OK;
+    gt_frame_output *output = &frame->outputs[target->index];
+    if (!output->given) {
+        GT_TRY(gt_frame_grow_output(frame, target->index, *out_bytes, err));
+        return gt_frame_resolve(frame, state, err);
+    }
+    if (output->capacity < *out_bytes)
+        return gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
+                       "output %s has %zu bytes; the buffer bound for it has %zu",
+                       frame->leaf->graph->values.data[step->value]->name, *out_bytes, output->capacity);
+    return GANTRY_OK;
+}
+
+static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
+{
+    const gt_step *step = &state->plan->steps[index];
+    gantry_session *session = frame->run->session;
+    size_t bytes = step->bytes;
+    if (step->true_size)
+        GT_TRY(true_transfer(frame, state, index, &bytes, err));
+    gantry_buffer source = state->slots[step->source], target = state->slots[step->target];
+    uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
+    if (from == 0 && to == 0) {
+        if (bytes)
+            memmove((char *)target.handle + target.offset_bytes,
+                    (const char *)source.handle + source.offset_bytes, bytes);
+        return GANTRY_OK;
+    }
+    const gantry_domain *table = session->domains[step->domain].entry->table;
+    gantry_copy_kind kind = from == to  ? GANTRY_COPY_INSIDE
+                            : from == 0 ? GANTRY_COPY_TO_DEVICE
+                                        : GANTRY_COPY_TO_HOST;
+    return table->copy(table->self, frame->run->queues[step->domain], kind, target, source, bytes, err);
+}
+
+static gantry_status run_convert(gt_frame *frame, gt_plan_state *state, const gt_step *step,
+                                 gantry_error *err)
+{
+    const gt_plan_shape *shape = &state->plan->shapes[step->value];
+    gantry_shape extents = {shape->rank, shape->dims};
+    const gantry_provider *table = frame->run->session->providers[step->provider].entry->table;
+    return table->convert(table->self, frame->run->queues[step->domain], &step->from, &step->to,
+                          frame->leaf->graph->values.data[step->value]->dtype, &extents,
+                          state->slots[step->source], state->slots[step->target], err);
+}
+
+/* ---- programs
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt_step *step,
+                                 gantry_error *err)
+{
+    gt_provider_entry *entry = frame->run->session->providers[step->provider].entry;
+    gantry_run_args *args = &state->args[step->context];
+    args->threads = frame->run->threads;
+    bool serial = entry->info.concurrency == GANTRY_CONCURRENCY_SERIAL;
+    if (serial)
+        pthread_mutex_lock(&entry->serial);
+    gantry_status status = entry->table->run(entry->table->self, state->contexts[step->context], args, err);
+    if (serial)
+        pthread_mutex_unlock(&entry->serial);
+    if (status == GANTRY_CANCELLED)
+        return gt_run_check_stop(frame->run, err);
+    if (status != GANTRY_OK && err) {
+        err->code = status;
+        err->stage = GANTRY_STAGE_RUN;
+        snprintf(err->provider, sizeof err->provider, "%s",
+                 frame->run->session->providers[step->provider].name);
+    }
+    return status;
+}
+
+static gantry_status wait_for(gt_frame *frame, uint32_t domain, gantry_error *err)
+{
+    const gantry_domain *table = frame->run->session->domains[domain].entry->table;
+    return table->queue_sync(table->self, frame->run->queues[domain], err);
+}
+
+static gantry_status run_step(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
+{
+    const gt_step *step = &state->plan->steps[index];
+    switch (step->kind) {
+    case GT_STEP_RUN:
+        return run_program(frame, state, step, err);
+    case GT_STEP_TRANSFER:
+        return run_transfer(frame, state, index, err);
+    case GT_STEP_CONVERT:
+        return run_convert(frame, state, step, err);
+    case GT_STEP_WAIT:
+        return wait_for(frame, step->domain, err);
+    case GT_STEP_CONTROL:
+        GT_TRY(gt_control_execute(frame, state, step, err));
+        return gt_frame_resolve(frame, state, err);
+    }
+    return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL, "step %u has the unknown kind %d", index,
+                   (int)step->kind);
+}
+
+/* After a failure nothing may still be writing to memory that the caller owns. */
+static void drain(gt_frame *frame)
+{
+    for (uint32_t d = 1; d < frame->run->session->domain_count; d++)
+        if (frame->run->queues[d])
+            wait_for(frame, d, NULL);
+}
+
+static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)
+{
+    gantry_run *run = frame->run;
+    for (uint32_t k = 0; k < state->plan->step_count; k++) {
+        gantry_status status = __atomic_load_n(&run->stop, __ATOMIC_RELAXED) ? gt_run_check_stop(run, err)
+                                                                             : run_step(frame, state, k, err);
+        if (status != GANTRY_OK) {
+            drain(frame);
+            return status;
+        }
+    }
+    if (state->run_number != run->number) {
+        state->run_number = run->number;
+        state->run_executions = 0;
+    }
+    state->run_executions++;
+    state->executions++;
+    return GANTRY_OK;
+}
+
+/* ---- segments
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t k)
+{
+    switch (dtype) {
+    case GANTRY_INT32:
+        return (gt_scalar){.i = ((const int32_t *)data)[k]};
+    case GANTRY_UINT32:
+        return (gt_scalar){.i = ((const uint32_t *)data)[k]};
+    case GANTRY_INT16:
+        return (gt_scalar){.i = ((const int16_t *)data)[k]};
+    case GANTRY_UINT16:
+        return (gt_scalar){.i = ((const uint16_t *)data)[k]};
+    case GANTRY_INT8:
+        return (gt_scalar){.i = ((const int8_t *)data)[k]};
+    case GANTRY_UINT8:
+    case GANTRY_BOOL:
+        return (gt_scalar){.i = ((const uint8_t *)data)[k]};
+    case GANTRY_FLOAT32:
+        return (gt_scalar){.r = ((const float *)data)[k]};
+    case GANTRY_FLOAT64:
+        return (gt_scalar){.r = ((const double *)data)[k]};
+    default:
+        return (gt_scalar){.i = ((const int64_t *)data)[k]};
+    }
+}
+
+/* Where the host finds a value after a segment; NULL when it is not there. */
+static const void *host_address(const gt_plan_state *state, uint32_t value)
+{
+    for (uint32_t k = state->plan->slot_count; k-- > 0;) {
+        const gt_slot *slot = &state->plan->slots[k];
+        if (slot->value == value && slot->domain == 0 && slot->kind != GT_SLOT_NONE && state->slots[k].handle)
+            return (const char *)state->slots[k].handle + state->slots[k].offset_bytes;
+    }
+    return NULL;
+}
+
+static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, const gt_segment *segment,
+                                  gantry_error *err)
+{
+    gt_env *env = &frame->run->env;
+    for (uint32_t k = 0; k < segment->result_count; k++) {
+        const gt_result_symbol *result = &segment->results[k];
+        const gt_value *value = frame->leaf->graph->values.data[result->value];
+        GT_TRY(gt_env_reserve(frame->run->session->allocator, env, result->symbol + 1, err));
+        if (result->element) {
+            const void *data = host_address(state, result->value);
+            if (!data)
+                return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                               "the elements of %s are not on the host", value->name);
+            env->values[result->symbol] = gt_scalar_read(value->dtype, data, result->axis);
+        } else {
+            uint32_t rank;
+            const int64_t *dims = gt_frame_value_dims(frame, state, result->value, &rank);
+            if (!dims || result->axis >= rank)
+                return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                               "the size of %s was not reported", value->name);
+            env->values[result->symbol].i = dims[result->axis];
+        }
+        env->known[result->symbol] = 1;
+    }
+    return GANTRY_OK;
+}
+
+static void note_output_shapes(gt_frame *frame, const gt_plan_state *state)
+{
+    for (uint32_t k = 0; k < frame->output_count; k++) {
+        gt_frame_output *output = &frame->outputs[k];
+        uint32_t value = frame->leaf->graph->outputs.data[k];
+        const int64_t *dims = gt_frame_value_dims(frame, state, value, &output->rank);
+        if (!dims)
+            continue;
+        memcpy(output->dims, dims, output->rank * sizeof *dims);
+        output->bytes = value_bytes(frame, value, output->rank, dims);
+    }
+}
+
+gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err)
+{
+    GT_TRY(gt_frame_enter(frame, err));
+    gt_plan_state *state = NULL;
+    for (uint32_t s = 0; s < frame->leaf->segment_count; s++) {
+        GT_TRY(gt_frame_plan(frame, s, &state, err));
+        GT_TRY(gt_frame_resolve(frame, state, err));
+        GT_TRY(run_steps(frame, state, err));
+        if (frame->leaf->segments[s].result_count)
+            GT_TRY(read_results(frame, state, &frame->leaf->segments[s], err));
+    }
+    note_output_shapes(frame, state);
+    return GANTRY_OK;
+}
+
+gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err)
+{
+    gt_plan_state *state;
+    GT_TRY(gt_frame_enter(frame, err));
+    GT_TRY(gt_frame_plan(frame, 0, &state, err));
+    GT_TRY(gt_frame_resolve(frame, state, err));
+    for (uint32_t k = 0; k < frame->output_count; k++) {
+        const gt_plan_shape *shape = &state->plan->shapes[frame->leaf->graph->outputs.data[k]];
+        frame->outputs[k].rank = shape->rank;
+        if (shape->dims)
+            memcpy(frame->outputs[k].dims, shape->dims, shape->rank * sizeof *shape->dims);
+    }
+    return GANTRY_OK;
+}

@@ -1,0 +1,537 @@
+/* Frames: memory that grows to its high-water mark, and slots turned into addresses when something moved. */
+#include "run.h"
+
+/* ---- blocks
+ * -----------------------------------------------------------------------------------------------------------------
+ */
+
+#define HOST_ALIGNMENT 64u
+
+static gantry_status host_alloc(gt_allocator *allocator, size_t bytes, void **out_memory)
+{
+    /* The allocator promises 16; the offset to the next multiple of 64 is kept in the byte before. */
+    uint8_t *raw = gt_alloc(allocator, bytes + HOST_ALIGNMENT);
+    if (!raw)
+        return GANTRY_RESOURCE;
+    uint8_t *aligned = (uint8_t *)(((uintptr_t)raw + HOST_ALIGNMENT) & ~(uintptr_t)(HOST_ALIGNMENT - 1));
+    aligned[-1] = (uint8_t)(aligned - raw);
+    *out_memory = aligned;
+    return GANTRY_OK;
+}
+
+static void host_free(gt_allocator *allocator, void *memory)
+{
+    uint8_t *aligned = memory;
+    if (aligned)
+        gt_free(allocator, aligned - (aligned[-1] ? aligned[-1] : HOST_ALIGNMENT));
+}
+
+void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block)
+{
+    if (block->handle && domain == 0) {
+        host_free(session->allocator, block->handle);
+    } else if (block->handle) {
+        const gantry_domain *table = session->domains[domain].entry->table;
+        table->free(table->self, block->handle, GANTRY_MEMORY_DEVICE);
+    }
+    *block = (gt_block){0};
+}
+
+gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
+                            bool *out_moved, gantry_error *err)
+{
+    if (bytes <= block->bytes && block->handle)
+        return GANTRY_OK;
+    if (session->options.memory_limit && bytes > session->options.memory_limit)
+        return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
+                       "this run needs a block of %zu bytes in %s; the option memory_limit is %llu", bytes,
+                       session->domains[domain].name, (unsigned long long)session->options.memory_limit);
+    gt_block_free(session, domain, block);
+    *out_moved = true;
+    gantry_status status = GANTRY_OK;
+    if (domain == 0) {
+        status = host_alloc(session->allocator, bytes, &block->handle);
+    } else {
+        const gantry_domain *table = session->domains[domain].entry->table;
+        status = table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
+    }
+    if (status != GANTRY_OK)
+        return domain == 0 ? gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
+                                     "out of memory: a block of %zu bytes on the host", bytes)
+                           : status;
+    block->bytes = bytes;
+    return GANTRY_OK;
+}
+
+/* ---- creation
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out_frame, gantry_error *err)
+{
+    gantry_session *session = run->session;
+    gt_frame *frame = GT_NEW(session->allocator, gt_frame);
+    if (!frame)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    frame->run = run;
+    frame->entry = entry;
+    frame->version = 1;
+    frame->output_count = entry->graph->outputs.count;
+    frame->outputs = GT_NEW_ARRAY(session->allocator, gt_frame_output, frame->output_count + 1);
+    frame->arenas = GT_NEW_ARRAY(session->allocator, gt_block, session->domain_count);
+    frame->input_count = entry->graph->inputs.count;
+    frame->inputs = GT_NEW_ARRAY(session->allocator, gantry_buffer, frame->input_count + 1);
+    *out_frame = frame;
+    if (frame->outputs && frame->arenas && frame->inputs)
+        return GANTRY_OK;
+    gt_frame_destroy(out_frame);
+    return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+}
+
+static void destroy_state(gt_frame *frame, gt_plan_state *state)
+{
+    gantry_session *session = frame->run->session;
+    for (uint32_t k = 0; state->contexts && k < state->plan->shaped_count; k++) {
+        const gt_partition *partition =
+            &state->plan->variant->placement->partitions[state->plan->shaped[k].partition];
+        const gantry_provider *table = session->providers[partition->provider].entry->table;
+        if (state->contexts[k])
+            table->context_destroy(table->self, state->contexts[k]);
+    }
+    gt_arena_clear(&state->arena);
+    gt_plan_release(session, &state->plan);
+    gt_free(session->allocator, state);
+}
+
+/* Everything that belongs to the leaf: it goes when another variant is chosen. */
+static void leave_leaf(gt_frame *frame)
+{
+    gantry_session *session = frame->run->session;
+    for (uint32_t k = 0; k < frame->states.count; k++)
+        destroy_state(frame, frame->states.data[k]);
+    frame->states.count = 0;
+    for (uint32_t k = 0; k < frame->control_count; k++)
+        gt_control_destroy(session, &frame->controls[k]);
+    gt_free(session->allocator, frame->controls);
+    frame->controls = NULL;
+    frame->control_count = 0;
+    for (uint32_t k = 0; frame->carries && k < frame->value_capacity; k++)
+        gt_block_free(session, frame->carries[k].domain, &frame->carries[k].block);
+    gt_free(session->allocator, frame->carries);
+    gt_free(session->allocator, frame->true_shapes);
+    gt_free(session->allocator, frame->current);
+    frame->carries = NULL;
+    frame->true_shapes = NULL;
+    frame->current = NULL;
+    frame->value_capacity = 0;
+    frame->leaf = NULL;
+}
+
+void gt_frame_destroy(gt_frame **inout_frame)
+{
+    gt_frame *frame = *inout_frame;
+    if (!frame)
+        return;
+    gantry_session *session = frame->run->session;
+    leave_leaf(frame);
+    gt_vec_free(session->allocator, &frame->states);
+    for (uint32_t k = 0; frame->outputs && k < frame->output_count; k++)
+        gt_block_free(session, 0, &frame->outputs[k].own);
+    for (uint32_t d = 0; frame->arenas && d < session->domain_count; d++)
+        gt_block_free(session, d, &frame->arenas[d]);
+    gt_free(session->allocator, frame->outputs);
+    gt_free(session->allocator, frame->arenas);
+    gt_free(session->allocator, frame->inputs);
+    gt_free(session->allocator, frame->choice_key);
+    gt_free(session->allocator, frame);
+    *inout_frame = NULL;
+}
+
+/* ---- the leaf
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+static bool needs_true_shapes(const gt_variant *leaf)
+{
+    for (uint32_t k = 0; k < leaf->graph->values.count; k++) {
+        const gt_value *value = leaf->graph->values.data[k];
+        for (int32_t d = 0; d < value->rank; d++)
+            if (value->dims[d] == GT_EXPR_UNKNOWN ||
+                leaf->graph->model->exprs.nodes.data[value->dims[d]].kind == GT_EXPR_SYMBOL)
+                return true;
+        if (value->rank < 0)
+            return true;
+    }
+    return false;
+}
+
+static gantry_status make_leaf_room(gt_frame *frame, gantry_error *err)
+{
+    gantry_session *session = frame->run->session;
+    gt_variant *leaf = frame->leaf;
+    frame->value_capacity = leaf->graph->values.count;
+    frame->control_count = leaf->placement->partition_count;
+    frame->current = GT_NEW_ARRAY(session->allocator, gt_plan_state *, leaf->segment_count + 1);
+    frame->carries = GT_NEW_ARRAY(session->allocator, gt_frame_carry, frame->value_capacity + 1);
+    frame->controls = GT_NEW_ARRAY(session->allocator, struct gt_control *, frame->control_count + 1);
+    if (needs_true_shapes(leaf))
+        frame->true_shapes = GT_NEW_ARRAY(session->allocator, gt_true_shape, frame->value_capacity + 1);
+    if (!frame->current || !frame->carries || !frame->controls ||
+        (needs_true_shapes(leaf) && !frame->true_shapes))
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    uint32_t inputs = leaf->graph->inputs.count + leaf->capture_count;
+    if (inputs > frame->input_count) {
+        gantry_buffer *grown =
+            gt_resize(session->allocator, frame->inputs, (frame->input_count + 1) * sizeof *grown,
+                      (inputs + 1) * sizeof *grown);
+        if (!grown)
+            return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+        memset(grown + frame->input_count, 0, (inputs - frame->input_count) * sizeof *grown);
+        frame->inputs = grown;
+        frame->input_count = inputs;
+    }
+    return GANTRY_OK;
+}
+
+static int64_t symbol_value(const gt_env *env, uint32_t symbol)
+{
+    return symbol < env->count && env->known[symbol] ? env->values[symbol].i : INT64_MIN;
+}
+
+/* The symbols of every choice from the entry to the leaf, as they were when it was chosen. */
+static bool same_choices(const gt_frame *frame)
+{
+    uint32_t at = 0;
+    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+        for (uint32_t k = 0; k < v->choice_symbol_count; k++)
+            if (frame->choice_key[at++] != symbol_value(&frame->run->env, v->choice_symbols[k]))
+                return false;
+        if (v == frame->entry)
+            break;
+    }
+    return true;
+}
+
+static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
+{
+    gt_allocator *allocator = frame->run->session->allocator;
+    uint32_t count = 0;
+    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+        count += v->choice_symbol_count;
+        if (v == frame->entry)
+            break;
+    }
+    gt_free(allocator, frame->choice_key);
+    frame->choice_key = GT_NEW_ARRAY(allocator, int64_t, count + 1);
+    if (!frame->choice_key)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    frame->choice_key_count = 0;
+    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+        for (uint32_t k = 0; k < v->choice_symbol_count; k++)
+            frame->choice_key[frame->choice_key_count++] =
+                symbol_value(&frame->run->env, v->choice_symbols[k]);
+        if (v == frame->entry)
+            break;
+    }
+    return GANTRY_OK;
+}
+
+gantry_status gt_frame_enter(gt_frame *frame, gantry_error *err)
+{
+    if (frame->leaf && (frame->entry->choice_count == 0 || same_choices(frame)))
+        return GANTRY_OK;
+    gt_variant *leaf = NULL;
+    GT_TRY(gt_bind_variant(frame->entry, &frame->run->env, &leaf, err));
+    if (leaf != frame->leaf) {
+        leave_leaf(frame);
+        frame->leaf = leaf;
+        frame->version++;
+        gantry_status status = make_leaf_room(frame, err);
+        if (status != GANTRY_OK) {
+            leave_leaf(frame);
+            return status;
+        }
+    }
+    if (frame->entry->choice_count)
+        return keep_choices(frame, err);
+    return GANTRY_OK;
+}
+
+/* ---- plan states
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gantry_error *err)
+{
+    gantry_session *session = frame->run->session;
+    const gt_plan *plan = state->plan;
+    for (uint32_t k = 0; k < plan->shaped_count; k++) {
+        const gt_partition *partition = &plan->variant->placement->partitions[plan->shaped[k].partition];
+        gt_provider_entry *entry = session->providers[partition->provider].entry;
+        bool one_at_a_time = entry->info.concurrency != GANTRY_CONCURRENCY_FREE;
+        if (one_at_a_time)
+            pthread_mutex_lock(&entry->serial);
+        gantry_status status = entry->table->context_create(entry->table->self, plan->shaped[k].shaped,
+                                                            &state->contexts[k], err);
+        if (one_at_a_time)
+            pthread_mutex_unlock(&entry->serial);
+        if (status != GANTRY_OK) {
+            if (err)
+                snprintf(err->provider, sizeof err->provider, "%s",
+                         session->providers[partition->provider].name);
+            return status;
+        }
+    }
+    return GANTRY_OK;
+}
+
+static bool has_true_sizes(const gt_plan *plan)
+{
+    for (uint32_t k = 0; k < plan->step_count; k++)
+        if (plan->steps[k].true_size)
+            return true;
+    return false;
+}
+
+/* Argument structs of every RUN step; buffers are filled in by resolve. */
+static gantry_status make_args(gt_frame *frame, gt_plan_state *state, gantry_error *err)
+{
+    const gt_plan *plan = state->plan;
+    gantry_run *run = frame->run;
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        const gt_step *step = &plan->steps[k];
+        if (step->kind != GT_STEP_RUN)
+            continue;
+        gantry_buffer *inputs = GT_ARENA_ARRAY(&state->arena, gantry_buffer, step->input_count);
+        gantry_buffer *outputs = GT_ARENA_ARRAY(&state->arena, gantry_buffer, step->output_count);
+        int64_t **true_dims = GT_ARENA_ARRAY(&state->arena, int64_t *, step->output_count);
+        if (!inputs || !outputs || !true_dims)
+            return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+        for (uint32_t m = 0; m < step->output_count; m++) {
+            uint32_t value = plan->slots[step->outputs[m]].value;
+            if (!plan->shapes[value].bounded || !frame->true_shapes)
+                continue;
+            frame->true_shapes[value].known = true;
+            frame->true_shapes[value].rank = plan->shapes[value].rank;
+            true_dims[m] = frame->true_shapes[value].dims;
+        }
+        state->args[step->context] = (gantry_run_args){.struct_bytes = sizeof(gantry_run_args),
+                                                       .queue = run->queues[step->domain],
+                                                       .inputs = inputs,
+                                                       .outputs = outputs,
+                                                       .true_dims = (int64_t *const *)true_dims,
+                                                       .stop = &run->stop};
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state **out_state,
+                                  gantry_error *err)
+{
+    gantry_session *session = frame->run->session;
+    gt_plan_state *state = GT_NEW(session->allocator, gt_plan_state);
+    if (!state) {
+        gt_plan_release(session, &plan);
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    }
+    state->plan = plan;
+    gt_arena_init(&state->arena, session->allocator);
+    state->slots = GT_ARENA_ARRAY(&state->arena, gantry_buffer, plan->slot_count);
+    state->contexts = GT_ARENA_ARRAY(&state->arena, gantry_context *, plan->shaped_count);
+    state->args = GT_ARENA_ARRAY(&state->arena, gantry_run_args, plan->shaped_count);
+    if (has_true_sizes(plan))
+        state->true_bytes = GT_ARENA_ARRAY(&state->arena, uint64_t, plan->step_count);
+    gantry_status status =
+        state->slots && state->contexts && state->args && (state->true_bytes || !has_true_sizes(plan))
+            ? create_contexts(frame, state, err)
+            : gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    if (status == GANTRY_OK)
+        status = make_args(frame, state, err);
+    if (status == GANTRY_OK && !gt_vec_push(session->allocator, &frame->states, state))
+        status = gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    if (status != GANTRY_OK) {
+        destroy_state(frame, state);
+        return status;
+    }
+    *out_state = state;
+    return GANTRY_OK;
+}
+
+/* Keeps at most as many states as the session keeps plans; the one used least recently goes. */
+static void trim_states(gt_frame *frame, const gt_plan_state *keep)
+{
+    uint32_t limit = frame->run->session->options.plan_cache;
+    while (frame->states.count > (limit ? limit : 1)) {
+        uint32_t oldest = GT_NONE;
+        for (uint32_t k = 0; k < frame->states.count; k++) {
+            bool current = frame->states.data[k] == keep;
+            for (uint32_t s = 0; s < frame->leaf->segment_count; s++)
+                current |= frame->current[s] == frame->states.data[k];
+            if (!current && (oldest == GT_NONE ||
+                             frame->states.data[k]->last_used < frame->states.data[oldest]->last_used))
+                oldest = k;
+        }
+        if (oldest == GT_NONE)
+            return;
+        destroy_state(frame, frame->states.data[oldest]);
+        frame->states.data[oldest] = frame->states.data[--frame->states.count];
+    }
+}
+
+gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **out_state, gantry_error *err)
+{
+    const gt_segment *seg = &frame->leaf->segments[segment];
+    gt_plan_state *state = frame->current[segment];
+    if (state && gt_plan_matches(state->plan, seg, &frame->run->env)) {
+        *out_state = state;
+        return GANTRY_OK;
+    }
+    for (uint32_t k = 0; k < frame->states.count; k++)
+        if (frame->states.data[k]->plan->segment == segment &&
+            gt_plan_matches(frame->states.data[k]->plan, seg, &frame->run->env)) {
+            *out_state = frame->current[segment] = frame->states.data[k];
+            (*out_state)->last_used = ++frame->tick;
+            return GANTRY_OK;
+        }
+    gt_plan *plan = NULL;
+    GT_TRY(gt_bind_segment(frame->leaf, segment, &frame->run->env, &plan, err));
+    GT_TRY(create_state(frame, plan, &state, err));
+    state->last_used = ++frame->tick;
+    frame->current[segment] = state;
+    trim_states(frame, state);
+    *out_state = state;
+    return GANTRY_OK;
+}
+
+/* ---- addresses
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+static gantry_status grow_memory(gt_frame *frame, const gt_plan *plan, gantry_error *err)
+{
+    gantry_session *session = frame->run->session;
+    bool moved = false;
+    for (uint32_t d = 0; d < session->domain_count; d++)
+        if (plan->arena_bytes[d])
+            GT_TRY(gt_block_grow(session, d, &frame->arenas[d], plan->arena_bytes[d], &moved, err));
+    if (moved)
+        frame->version++;
+    for (uint32_t k = 0; k < plan->slot_count; k++) {
+        const gt_slot *slot = &plan->slots[k];
+        if (slot->kind == GT_SLOT_CARRY && plan->shapes[slot->value].dims)
+            GT_TRY(gt_frame_grow_carry(frame, slot->index, slot->domain, slot->bytes, err));
+        if (slot->kind != GT_SLOT_OUTPUT || slot->offset_bytes || plan->shapes[slot->value].bounded ||
+            plan->shapes[slot->value].dynamic)
+            continue;
+        gt_frame_output *output = &frame->outputs[slot->index];
+        if (!output->given)
+            GT_TRY(gt_frame_grow_output(frame, slot->index, slot->bytes, err));
+        else if (output->capacity < slot->bytes)
+            return gt_fail(
+                err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
+                "output %s needs %zu bytes; the buffer bound for it has %zu",
+                frame->entry->graph->values.data[frame->entry->graph->outputs.data[slot->index]]->name,
+                slot->bytes, output->capacity);
+    }
+    return GANTRY_OK;
+}
+
+static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
+{
+    gantry_buffer at = {NULL, slot->offset_bytes};
+    switch (slot->kind) {
+    case GT_SLOT_ARENA:
+        at.handle = frame->arenas[slot->domain].handle;
+        break;
+    case GT_SLOT_INPUT:
+        at.handle = frame->inputs[slot->index].handle;
+        at.offset_bytes += frame->inputs[slot->index].offset_bytes;
+        break;
+    case GT_SLOT_OUTPUT:
+        at.handle = frame->outputs[slot->index].buffer.handle;
+        at.offset_bytes += frame->outputs[slot->index].buffer.offset_bytes;
+        break;
+    case GT_SLOT_CONSTANT:
+    case GT_SLOT_BIND:
+        at.handle = (void *)(uintptr_t)slot->data;
+        break;
+    case GT_SLOT_CARRY:
+        at.handle = frame->carries[slot->index].block.handle;
+        break;
+    case GT_SLOT_NONE:
+        break;
+    }
+    return at;
+}
+
+gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_error *err)
+{
+    if (state->version == frame->version)
+        return GANTRY_OK;
+    const gt_plan *plan = state->plan;
+    GT_TRY(grow_memory(frame, plan, err));
+    for (uint32_t k = 0; k < plan->slot_count; k++)
+        state->slots[k] = slot_address(frame, &plan->slots[k]);
+    state->bindings++;
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        const gt_step *step = &plan->steps[k];
+        if (step->kind != GT_STEP_RUN)
+            continue;
+        gantry_run_args *args = &state->args[step->context];
+        for (uint32_t m = 0; m < step->input_count; m++)
+            ((gantry_buffer *)(uintptr_t)args->inputs)[m] = state->slots[step->inputs[m]];
+        for (uint32_t m = 0; m < step->output_count; m++)
+            ((gantry_buffer *)(uintptr_t)args->outputs)[m] = state->slots[step->outputs[m]];
+        args->workspace = step->workspace == GT_NO_SLOT ? (gantry_buffer){0} : state->slots[step->workspace];
+        args->bindings = state->bindings;
+    }
+    state->version = frame->version;
+    return GANTRY_OK;
+}
+
+void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer)
+{
+    gantry_buffer *input = &frame->inputs[index];
+    if (input->handle == buffer.handle && input->offset_bytes == buffer.offset_bytes)
+        return;
+    *input = buffer;
+    frame->version++;
+}
+
+void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given)
+{
+    gt_frame_output *output = &frame->outputs[index];
+    if (!given) {
+        buffer = (gantry_buffer){output->own.handle, 0};
+        capacity = output->own.bytes;
+    }
+    if (output->given == given && output->buffer.handle == buffer.handle &&
+        output->buffer.offset_bytes == buffer.offset_bytes && output->capacity == capacity)
+        return;
+    output->buffer = buffer;
+    output->capacity = capacity;
+    output->given = given;
+    frame->version++;
+}
+
+gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
+                                  gantry_error *err)
+{
+    bool moved = false;
+    frame->carries[value].domain = domain;
+    gantry_status status =
+        gt_block_grow(frame->run->session, domain, &frame->carries[value].block, bytes, &moved, err);
+    frame->version += moved;
+    return status;
+}
+
+gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err)
+{
+    gt_frame_output *output = &frame->outputs[index];
+    bool moved = false;
+    gantry_status status = gt_block_grow(frame->run->session, 0, &output->own, bytes, &moved, err);
+    output->buffer = (gantry_buffer){output->own.handle, 0};
+    output->capacity = output->own.bytes;
+    frame->version += moved;
+    return status;
+}

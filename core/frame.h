@@ -1,0 +1,133 @@
+/* A frame: one graph being run by one gantry_run. The root has one, and each body of a control step has one
+ * below it.
+ *
+ * It turns slots into addresses. Memory only grows (high-water marks); addresses are worked out again when
+ * `version` moved. One thread at a time. */
+#ifndef GT_CORE_FRAME_H
+#define GT_CORE_FRAME_H
+
+#include "bind.h"
+
+/* Memory of one domain that grows. */
+typedef struct gt_block {
+    void *handle;
+    size_t bytes;
+} gt_block;
+
+/* One graph output of a frame. */
+typedef struct gt_frame_output {
+    gantry_buffer buffer; /* where it goes now */
+    size_t capacity;
+    bool given; /* the caller's; else `own` is used and may grow */
+    gt_block own;
+    uint32_t rank; /* of the last execution */
+    int64_t dims[GANTRY_MAX_RANK];
+    size_t bytes;
+} gt_frame_output;
+
+/* A value kept across segments, or of a size that comes with the data. */
+typedef struct gt_frame_carry {
+    uint32_t domain;
+    gt_block block;
+} gt_frame_carry;
+
+/* True extents of a value whose size depends on data. */
+typedef struct gt_true_shape {
+    bool known;
+    uint32_t rank;
+    int64_t dims[GANTRY_MAX_RANK];
+} gt_true_shape;
+
+/* What a frame holds for one plan: contexts, and the addresses of its slots as of `version`. */
+typedef struct gt_plan_state {
+    gt_plan *plan;
+    uint64_t version;
+    uint64_t bindings; /* counts the times addresses changed */
+    gantry_buffer *slots;
+    gantry_context **contexts; /* by plan->shaped index */
+    gantry_run_args *args;     /* by plan->shaped index */
+    gt_arena arena;
+    uint64_t last_used;
+    /* Counters for the report. */
+    uint64_t executions, run_executions, run_number;
+    uint64_t
+        *true_bytes; /* by step: bytes of true_size transfers in the last run; NULL when the plan has none */
+} gt_plan_state;
+
+struct gt_frame {
+    gantry_run *run;
+    gt_variant *entry;   /* the variant before choices */
+    gt_variant *leaf;    /* the one chosen last; NULL before the first bind */
+    int64_t *choice_key; /* values of the choice symbols that led to leaf */
+    uint32_t choice_key_count;
+    uint64_t version;
+    GT_VEC(gt_plan_state *) states;
+    gt_plan_state **current; /* by segment of leaf */
+    gt_block *arenas;        /* by session domain */
+    uint32_t input_count;    /* graph inputs, then captures of the leaf */
+    gantry_buffer *inputs;
+    uint32_t capture_capacity;
+    uint32_t output_count;
+    gt_frame_output *outputs;
+    gt_frame_carry *carries; /* by value id of leaf */
+    gt_true_shape
+        *true_shapes; /* by value id of leaf; allocated only when the graph has data-dependent sizes */
+    uint32_t value_capacity;
+    struct gt_control **controls; /* by partition of leaf; see control.c */
+    uint32_t control_count;
+    uint64_t tick;
+};
+
+gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out_frame, gantry_error *err);
+void gt_frame_destroy(gt_frame **frame);
+
+/* Makes sure that leaf is the variant for the run's symbols, with room for its values. Cheap when nothing
+ * changed. */
+gantry_status gt_frame_enter(gt_frame *frame, gantry_error *err);
+
+/* The state of the plan for one segment; cheap when the symbols are as before. */
+gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **out_state, gantry_error *err);
+
+/* Addresses for all slots of the state, after memory or bindings changed; cheap when nothing did. */
+gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_error *err);
+
+/* Binds an input or output buffer; moves the version when it is another one. */
+void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer);
+void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given);
+
+/* Makes the block of a carried value, or of an output the frame owns, at least that large. Contents are lost.
+ */
+gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
+                                  gantry_error *err);
+gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err);
+
+/* Grows a block of a session domain; *out_moved is set when its address changed. */
+gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
+                            bool *out_moved, gantry_error *err);
+void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block);
+
+/* Runs the frame's graph once: all segments. Inputs, captures and given outputs are set. */
+gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err);
+
+/* Makes plans and memory for what is known before running: the first segment. */
+gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err);
+
+/* The extents of graph output k: true ones after an execution. NULL when they are not known. */
+const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
+                                   uint32_t *out_rank);
+
+/* ---- control.c
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+struct gt_control;
+void gt_control_destroy(gantry_session *session, struct gt_control **control);
+gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt_step *step,
+                                 gantry_error *err);
+/* Frames below a control step, for the report. */
+uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out_frames[2]);
+
+/* Element `index` of host data as a scalar: .i for integers and bools, .r for floats. */
+gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t index);
+
+#endif

@@ -1,0 +1,65 @@
+/* One caller's run: its bindings, its symbols' values, its queues, and the frame of the root graph. */
+#ifndef GT_CORE_RUN_H
+#define GT_CORE_RUN_H
+
+#include "frame.h"
+
+/* An input symbol and where its value is read. */
+typedef struct gt_run_symbol {
+    uint32_t symbol, input, axis;
+    bool element, real;
+    gantry_dtype dtype;
+} gt_run_symbol;
+
+typedef struct gt_run_input {
+    bool bound;
+    gantry_dtype dtype;
+    uint32_t rank;
+    int64_t dims[GANTRY_MAX_RANK];
+    gantry_buffer buffer;
+    uint64_t count;
+} gt_run_input;
+
+typedef struct gt_worker gt_worker; /* worker.c: the thread of start, and of deadlines */
+
+struct gantry_run {
+    gantry_session *session;
+    gt_env env;
+    gt_frame *root;
+    uint32_t input_count;
+    gt_run_input *inputs;
+    uint32_t symbol_count;
+    gt_run_symbol *symbols;
+    uint32_t symbols_seen;  /* model symbols that were looked at when the list was made */
+    bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
+    gantry_queue **queues;  /* by session domain; NULL for the host */
+    volatile int stop;      /* polled by kernels */
+    atomic_int stop_reason; /* a gantry_status */
+    atomic_bool executing;
+    uint64_t number; /* executions so far */
+    bool executed;   /* outputs are those of an execution */
+    int threads;     /* of this execution */
+    uint64_t last_begin_ns, last_end_ns;
+    double first_ns;
+    gt_worker *worker;
+};
+
+/* Brings env up to date with what is bound; in a steady run only elements are read. */
+gantry_status gt_run_read_symbols(gantry_run *run, gantry_error *err);
+
+/* GANTRY_OK, or why the run has to stop. */
+gantry_status gt_run_check_stop(gantry_run *run, gantry_error *err);
+
+/* One execution at a time: claim, execute, and the claim is given back. gt_run_execute_claimed gives it back
+ * itself. */
+gantry_status gt_run_claim(gantry_run *run, gantry_error *err);
+void gt_run_unclaim(gantry_run *run);
+gantry_status gt_run_execute_claimed(gantry_run *run, gantry_error *err);
+
+/* worker.c */
+gantry_status gt_worker_arm(gantry_run *run, uint64_t deadline_ms,
+                            gantry_error *err); /* sets stop when the time is over */
+void gt_worker_disarm(gantry_run *run);
+void gt_worker_destroy(gt_worker **worker, gt_allocator *allocator);
+
+#endif

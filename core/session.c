@@ -1,0 +1,317 @@
+/* Sessions: reading, simplifying, placing and compiling a model, with the time of each phase; and what a
+ * model says about itself. */
+#include "session.h"
+
+#include "base/clock.h"
+#include "graph/infer.h"
+
+void gt_session_phase(gantry_session *session, const char *name, uint64_t since_ns)
+{
+    gt_phase phase = {name, (double)(gt_now_ns() - since_ns)};
+    /* A phase that can't be noted only makes the remainder larger. */
+    (void)gt_vec_push(session->allocator, &session->phases, phase);
+}
+
+/* ---- folding
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+/* One node on constants, with the CPU's kernels: the only interpreter there is. */
+static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, const gantry_tensor *inputs,
+                              gantry_tensor *outputs, gt_arena *arena, gantry_error *err)
+{
+    gantry_session *session = self;
+    gt_provider_entry *entry = session->runtime->providers.data[session->evaluator];
+    const gt_node *n = graph->nodes.data[node];
+    if (!entry->table || !entry->table->evaluate)
+        return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, n->name,
+                       "the CPU provider can't evaluate");
+    gt_arena scratch;
+    gt_arena_init(&scratch, session->allocator);
+    gt_view view;
+    gantry_status status = gt_view_nodes(&scratch, graph, 1, &node, 0, NULL, 0, NULL, &view, err);
+    for (uint32_t k = 0; k < n->output_count && status == GANTRY_OK; k++) {
+        gantry_tensor *out = &outputs[k];
+        if (!out->dtype || (out->rank && !out->dims)) {
+            status = gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, n->name,
+                             "the shape of output %u is not known", k);
+            break;
+        }
+        uint64_t count = 1;
+        for (uint32_t d = 0; d < out->rank; d++)
+            count *= (uint64_t)out->dims[d];
+        out->size_bytes = gantry_dtype_bytes(out->dtype, count);
+        out->buffer = (gantry_buffer){gt_arena_alloc(arena, out->size_bytes), 0};
+        if (!out->buffer.handle)
+            status = gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    }
+    if (status == GANTRY_OK)
+        status = entry->table->evaluate(entry->table->self, &view.view, 0, inputs, outputs, err);
+    gt_arena_clear(&scratch);
+    return status;
+}
+
+gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gantry_error *err)
+{
+    gt_rewrite_options options = {.enabled = session->options.rewrites,
+                                  .fold = session->options.fold,
+                                  .fold_limit_bytes = session->options.fold_limit_bytes,
+                                  .disabled = session->options.disabled_rewrites.data,
+                                  .disabled_count = session->options.disabled_rewrites.count,
+                                  .evaluate = evaluate,
+                                  .evaluate_self = session};
+    return gt_simplify(graph, &options, err);
+}
+
+/* ---- providers
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t session_domain(gantry_session *session, gt_domain_entry *entry)
+{
+    for (uint32_t k = 0; k < session->domain_count; k++)
+        if (session->domains[k].entry == entry)
+            return k;
+    session->domains[session->domain_count] = (gt_session_domain){entry->info.name, entry};
+    return session->domain_count++;
+}
+
+static gantry_status find_providers(gantry_session *session, gantry_error *err)
+{
+    gantry_runtime *runtime = session->runtime;
+    uint32_t count = session->options.provider_count;
+    session->providers = GT_NEW_ARRAY(session->allocator, gt_session_provider, count + 1);
+    session->domains = GT_NEW_ARRAY(session->allocator, gt_session_domain, count + 1);
+    if (!session->providers || !session->domains)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    session_domain(session, runtime->domains.data[GT_HOST_DOMAIN]);
+    session->provider_count = count;
+    for (uint32_t k = 0; k < count; k++) {
+        gt_session_provider *provider = &session->providers[k];
+        provider->name = session->options.providers[k];
+        uint32_t index = gt_runtime_find_provider(runtime, provider->name);
+        if (index != GT_NO_PLUGIN) {
+            provider->entry = runtime->providers.data[index];
+            if (provider->entry->available)
+                provider->domain = session_domain(session, runtime->domains.data[provider->entry->domain]);
+        }
+        if (session->options.strict && (!provider->entry || !provider->entry->available))
+            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s",
+                           provider->name,
+                           provider->entry ? provider->entry->detail : "no provider of that name is loaded");
+    }
+    session->evaluator = runtime->cpu;
+    return GANTRY_OK;
+}
+
+/* ---- constants
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+static void need_constant(const gt_graph *graph, uint32_t id, uint8_t *packed)
+{
+    const gt_value *value = gt_graph_value(graph, id);
+    if (value && value->constant != GT_NONE)
+        packed[value->constant] = 0;
+}
+
+/* Programs hold what they need of constants. Core itself reads defaults of inputs, constants that are
+ * outputs, and what control nodes and their bodies read. */
+static void need_constants(const gt_graph *graph, uint8_t *packed)
+{
+    for (uint32_t k = 0; k < graph->inputs.count; k++)
+        need_constant(graph, graph->inputs.data[k], packed);
+    for (uint32_t k = 0; k < graph->outputs.count; k++)
+        need_constant(graph, graph->outputs.data[k], packed);
+    for (uint32_t k = 0; k < graph->nodes.count; k++) {
+        const gt_node *node = graph->nodes.data[k];
+        if (node->removed || !node->body_count)
+            continue;
+        for (uint32_t m = 0; m < node->input_count; m++)
+            need_constant(graph, node->inputs[m], packed);
+        for (uint32_t b = 0; b < node->body_count; b++)
+            need_constants(node->bodies[b].graph, packed);
+    }
+}
+
+static gantry_status own_constants(gantry_session *session, gantry_error *err)
+{
+    uint32_t count = session->model->constants.count;
+    uint8_t *packed = GT_NEW_ARRAY(session->allocator, uint8_t, count + 1);
+    if (!packed)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    /* Variants that are compiled later read their constants then. */
+    memset(packed, session->root->choice_count ? 0 : 1, count);
+    need_constants(session->model->root, packed);
+    gantry_status status = gt_model_own_constants(session->model, packed, err);
+    gt_free(session->allocator, packed);
+    return status;
+}
+
+/* ---- creation
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct source {
+    const char *path;
+    const void *bytes;
+    size_t size;
+} source;
+
+static gantry_status read_model(gantry_session *session, const source *from, gantry_error *err)
+{
+    uint64_t begin = gt_now_ns();
+    gantry_status status = from->path
+                               ? gt_onnx_read_file(session->allocator, from->path, NULL, &session->model, err)
+                               : gt_onnx_read_memory(session->allocator, from->bytes, from->size,
+                                                     session->options.base, NULL, &session->model, err);
+    gt_session_phase(session, "read", begin);
+    return status;
+}
+
+static gantry_status simplify_model(gantry_session *session, gantry_error *err)
+{
+    gt_infer_options infer = {session->options.dims.data, session->options.dims.count};
+    uint64_t begin = gt_now_ns();
+    gantry_status status = gt_infer_inputs(session->model, &infer, err);
+    if (status == GANTRY_OK)
+        status = gt_session_simplify(session, session->model->root, err);
+    gt_session_phase(session, "simplify", begin);
+    return status;
+}
+
+static gantry_status compile_model(gantry_session *session, gantry_error *err)
+{
+    GT_TRY(gt_variant_create(session, NULL, session->model->root, &session->root, err));
+    uint64_t begin = gt_now_ns();
+    gantry_status status = gt_variant_compile(session->root, err);
+    double total = (double)(gt_now_ns() - begin);
+    gt_phase phases[2] = {{"place", session->root->place_ns}, {"compile", total - session->root->place_ns}};
+    for (int k = 0; k < 2; k++)
+        (void)gt_vec_push(session->allocator, &session->phases, phases[k]);
+    if (status != GANTRY_OK)
+        return status;
+    begin = gt_now_ns();
+    status = own_constants(session, err);
+    gt_session_phase(session, "own_constants", begin);
+    return status;
+}
+
+static gantry_status build(gantry_session *session, const gantry_options *options, const source *from,
+                           gantry_error *err)
+{
+    uint64_t begin = gt_now_ns();
+    GT_TRY(gt_options_resolve(session->allocator, options, &session->options, err));
+    GT_TRY(find_providers(session, err));
+    gt_session_phase(session, "options", begin);
+    GT_TRY(read_model(session, from, err));
+    GT_TRY(simplify_model(session, err));
+    return compile_model(session, err);
+}
+
+void gt_session_free(gantry_session *session)
+{
+    if (!session)
+        return;
+    gt_allocator *allocator = session->allocator;
+    gt_variant_destroy(&session->root);
+    gt_model_destroy(&session->model);
+    gt_options_free(&session->options);
+    gt_vec_free(allocator, &session->phases);
+    gt_free(allocator, session->providers);
+    gt_free(allocator, session->domains);
+    gt_free(allocator, session->scratch_values);
+    gt_free(allocator, session->scratch_known);
+    gt_free(allocator, session->path);
+    pthread_mutex_destroy(&session->lock);
+    pthread_mutex_lock(&session->runtime->lock);
+    session->runtime->session_count--;
+    pthread_mutex_unlock(&session->runtime->lock);
+    gt_free(allocator, session);
+}
+
+static gantry_session *make_session(gantry_runtime *runtime, const char *path)
+{
+    gantry_session *session = GT_NEW(&runtime->allocator, gantry_session);
+    if (!session)
+        return NULL;
+    session->runtime = runtime;
+    session->allocator = &runtime->allocator;
+    session->failure = (gantry_error)GANTRY_ERROR_INIT;
+    pthread_mutex_init(&session->lock, NULL);
+    pthread_mutex_lock(&runtime->lock);
+    runtime->session_count++;
+    pthread_mutex_unlock(&runtime->lock);
+    if (path && (session->path = gt_alloc(session->allocator, strlen(path) + 1)))
+        strcpy(session->path, path);
+    return session;
+}
+
+static gantry_status create(gantry_runtime *runtime, const source *from, const gantry_options *options,
+                            gantry_session **out_session, gantry_report **out_report, gantry_error *err)
+{
+    gantry_session *session = make_session(runtime, from->path);
+    if (!session)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    uint64_t begin = gt_now_ns();
+    gantry_status status = build(session, options, from, &session->failure);
+    session->create_ns = (double)(gt_now_ns() - begin);
+    if (status != GANTRY_OK) {
+        session->failure.code = status;
+        if (err && err->struct_bytes >= sizeof *err)
+            *err = session->failure;
+    }
+    /* A report that can't be made does not make a good session bad. */
+    if (out_report)
+        (void)gt_report_create(session, NULL, out_report, NULL);
+    if (status != GANTRY_OK) {
+        gt_session_free(session);
+        return status;
+    }
+    *out_session = session;
+    return GANTRY_OK;
+}
+
+static gantry_status check_create(gantry_runtime *runtime, const void *model, gantry_session **out_session,
+                                  gantry_report **out_report, const char *call, gantry_error *err)
+{
+    if (out_session)
+        *out_session = NULL;
+    if (out_report)
+        *out_report = NULL;
+    if (!runtime || !model || !out_session)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL, "%s: %s is NULL", call,
+                       !runtime ? "runtime"
+                       : !model ? "the model"
+                                : "out_session");
+    return GANTRY_OK;
+}
+
+gantry_status gantry_session_create_from_file(gantry_runtime *runtime, const char *path,
+                                              const gantry_options *options, gantry_session **out_session,
+                                              gantry_report **out_report, gantry_error *err)
+{
+    GT_TRY(check_create(runtime, path, out_session, out_report, "gantry_session_create_from_file", err));
+    return create(runtime, &(source){.path = path}, options, out_session, out_report, err);
+}
+
+gantry_status gantry_session_create_from_memory(gantry_runtime *runtime, const void *bytes, size_t size,
+                                                const gantry_options *options, gantry_session **out_session,
+                                                gantry_report **out_report, gantry_error *err)
+{
+    GT_TRY(check_create(runtime, bytes, out_session, out_report, "gantry_session_create_from_memory", err));
+    return create(runtime, &(source){.bytes = bytes, .size = size}, options, out_session, out_report, err);
+}
+
+gantry_status gantry_session_destroy(gantry_session **session, gantry_error *err)
+{
+    if (!session || !*session)
+        return GANTRY_OK;
+    uint32_t runs = atomic_load(&(*session)->run_count);
+    if (runs)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL,
+                       "the session still has %u gantry_run; destroy them first", runs);
+    gt_session_free(*session);
+    *session = NULL;
+    return GANTRY_OK;
+}

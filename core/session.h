@@ -1,0 +1,74 @@
+/* What a session holds. Graph, constants and options never change after creation; variants, programs and
+ * plans only grow, under `lock`. */
+#ifndef GT_CORE_SESSION_H
+#define GT_CORE_SESSION_H
+
+#include "options.h"
+#include "variant.h"
+
+#include <stdatomic.h>
+
+typedef struct gt_session_provider {
+    const char *name;
+    gt_provider_entry *entry; /* NULL: no such provider is loaded */
+    uint32_t domain;          /* session domain */
+} gt_session_provider;
+
+typedef struct gt_session_domain {
+    const char *name;
+    gt_domain_entry *entry;
+} gt_session_domain;
+
+typedef struct gt_phase {
+    const char *name; /* "read", "infer", "simplify", "place", "compile" ... */
+    double ns;
+} gt_phase;
+
+struct gantry_session {
+    gantry_runtime *runtime;
+    gt_allocator *allocator;
+    gt_options options;
+    gt_model *model;
+    char *path; /* of the model, or NULL */
+    uint32_t provider_count;
+    gt_session_provider *providers; /* priority order; the host's CPU provider is always the last */
+    uint32_t domain_count;
+    gt_session_domain *domains; /* 0 is the host */
+    uint32_t evaluator;         /* index into runtime->providers of "cpu": folding and bind-time work */
+    pthread_mutex_t lock;
+    gt_variant *root;
+    uint32_t plan_count; /* alive, in the LRU */
+    uint32_t plans_made;
+    uint32_t plans_evicted;
+    uint64_t tick;
+    gt_scalar *scratch_values; /* of binding, under lock */
+    uint8_t *scratch_known;
+    uint32_t scratch_count;
+    atomic_uint run_count;       /* gantry_run objects alive */
+    atomic_uint executing_count; /* of them, those that execute now */
+    GT_VEC(gt_phase) phases;
+    double create_ns;
+    gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
+};
+
+/* The data of graph inputs the session describes are value ids of root->graph; the file's own inputs and
+ * outputs come first and never change. */
+static inline gt_graph *gt_session_graph(const gantry_session *session)
+{
+    return session->model->root;
+}
+
+/* Adds a phase to the account of creation. */
+void gt_session_phase(gantry_session *session, const char *name, uint64_t since_ns);
+
+/* Infers and rewrites a graph of the session with its options; folds with the CPU's kernels. */
+gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gantry_error *err);
+
+/* Frees everything; run_count must be 0. */
+void gt_session_free(gantry_session *session);
+
+/* A snapshot for the report, of a failed creation too (report.c). run may be NULL. */
+gantry_status gt_report_create(const gantry_session *session, const gantry_run *run,
+                               gantry_report **out_report, gantry_error *err);
+
+#endif

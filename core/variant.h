@@ -1,0 +1,87 @@
+/* A graph ready to be bound: the root, a body, or a copy with chosen branches. Its placement, its programs
+ * and its plans.
+ *
+ * If nodes whose condition is known at bind are no steps: each vector of choices has a child variant in which
+ * the chosen branches are inlined, made when it is first seen. */
+#ifndef GT_CORE_VARIANT_H
+#define GT_CORE_VARIANT_H
+
+#include "plan.h"
+#include "view.h"
+
+/* A compiled partition. */
+typedef struct gt_program {
+    gantry_program *program; /* NULL for control partitions */
+    gt_view view;
+    gt_arena arena; /* of the view and the records */
+    struct gantry_recorder records;
+    gantry_format *input_formats, *output_formats;
+    double compile_ns;
+    gt_variant *bodies[2]; /* control partitions: Loop {body, NULL}, If {then, else} */
+} gt_program;
+
+/* An If that is decided at bind. */
+typedef struct gt_choice {
+    uint32_t node;
+    gt_expr condition;
+} gt_choice;
+
+typedef struct gt_variant_child {
+    const uint8_t *branches; /* one for each choice: 1 = then */
+    gt_variant *variant;
+} gt_variant_child;
+
+/* A symbol whose value a segment makes: extent or element `axis` of a value. */
+typedef struct gt_result_symbol {
+    uint32_t symbol, value, axis;
+    bool element;
+} gt_result_symbol;
+
+/* The partitions of one segment, and the symbols whose values are the key of its plans. */
+typedef struct gt_segment {
+    uint32_t number; /* gt_partition.segment */
+    uint32_t first_partition, partition_count;
+    uint32_t symbol_count;
+    const uint32_t *symbols; /* those not defined inside the segment itself, ascending */
+    uint32_t result_count;
+    gt_result_symbol *results;
+} gt_segment;
+
+struct gt_variant {
+    gantry_session *session;
+    gt_graph *graph;
+    gt_variant *parent; /* the variant this one is a choice of, or whose control node this is a body of */
+    gt_arena arena;
+    uint32_t choice_count;
+    gt_choice *choices;
+    uint32_t choice_symbol_count;
+    const uint32_t *choice_symbols;
+    GT_VEC(gt_variant_child) children;
+    bool compiled;
+    gt_placement *placement;
+    gt_program *programs; /* by partition */
+    GT_VEC(gt_late_refusal) late;
+    uint32_t segment_count;
+    gt_segment *segments;
+    GT_VEC(gt_plan *) plans;
+    uint32_t capture_count; /* values of the graph that are captures, in id order: frame inputs after the
+                               graph's inputs */
+    const uint32_t *captures;
+    double compile_ns, place_ns, simplify_ns;
+};
+
+/* A variant of `graph`, which it takes over; not compiled. */
+gantry_status gt_variant_create(gantry_session *session, gt_variant *parent, gt_graph *graph,
+                                gt_variant **out_variant, gantry_error *err);
+void gt_variant_destroy(gt_variant **variant);
+
+/* Places and compiles, bodies included. Does nothing when it is done already, or when the variant has
+ * choices: then only its children are compiled. The caller holds the session's lock. On failure the placement
+ * made so far is kept for the report. */
+gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err);
+
+/* The child for these branches, made and compiled when it is new. The caller holds the session's lock. */
+gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt_variant **out_child,
+                                gantry_error *err);
+
+#endif
