@@ -512,19 +512,26 @@ static gantry_status add_control(builder *b, uint32_t index)
  * ----------------------------------------------------------------------------------------------------------------
  */
 
-/* Delivers graph output k, which step of this plan or of none makes. */
+/* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the caller's buffer. */
 static gantry_status deliver(builder *b, uint32_t k)
 {
-    uint32_t value = b->graph->outputs.data[k], source, target;
+    uint32_t value = b->graph->outputs.data[k], source = *where(b, value, 0), target;
     const gt_plan_shape *shape = &b->plan->shapes[value];
-    GT_TRY(acquire(b, value, 0, &source));
-    if (b->slots.data[source].kind == GT_SLOT_OUTPUT && b->slots.data[source].index == k &&
-        !b->slots.data[source].offset_bytes)
+    bool true_size = shape->bounded || shape->dynamic;
+    for (uint32_t d = 1; d < b->session->domain_count && source == GT_NO_SLOT; d++)
+        source = *where(b, value, d);
+    if (source == GT_NO_SLOT || (true_size && b->slots.data[source].domain != 0))
+        GT_TRY(acquire(b, value, 0, &source));
+    const gt_slot *at = &b->slots.data[source];
+    if (at->kind == GT_SLOT_OUTPUT && at->index == k && !at->offset_bytes)
         return GANTRY_OK;
     size_t bytes = shape->dims ? shape_bytes(b, value) : 0;
     gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .value = value, .bytes = bytes};
+    bool first = *where(b, value, 0) == GT_NO_SLOT;
     GT_TRY(add_slot(b, slot, &target));
-    return add_transfer(b, value, source, target, bytes, shape->bounded || shape->dynamic);
+    if (first)
+        *where(b, value, 0) = target;
+    return add_transfer(b, value, source, target, bytes, true_size);
 }
 
 static gantry_status deliver_outputs(builder *b)

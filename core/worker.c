@@ -84,7 +84,7 @@ static void *watch(void *arg)
         if (worker->deadline_ns && gt_now_ns() >= worker->deadline_ns) {
             worker->deadline_ns = 0;
             atomic_store(&worker->run->stop_reason, GANTRY_DEADLINE);
-            worker->__atomic_store_n(&run->stop, 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&worker->run->stop, 1, __ATOMIC_RELAXED);
         }
     }
     pthread_mutex_unlock(&worker->lock);
