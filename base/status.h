@@ -8,14 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fills *err (NULL is fine) and returns code. node may be NULL. Messages name the value and the bound it
- * broke, and what to do. */
 GANTRY_PRINTF(5, 6)
-static inline gantry_status gt_fail(gantry_error *err, gantry_status code, gantry_stage stage,
-                                    const char *node, const char *format, ...)
+static inline void gt_fail_fill(gantry_error *err, gantry_status code, gantry_stage stage, const char *node,
+                                const char *format, ...)
 {
     if (!err || err->struct_bytes < sizeof(gantry_error))
-        return code;
+        return;
     err->code = code;
     err->stage = stage;
     err->provider[0] = 0;
@@ -24,8 +22,19 @@ static inline gantry_status gt_fail(gantry_error *err, gantry_status code, gantr
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+}
+
+/* A call rather than the bare value: callers may ignore it. */
+static inline gantry_status gt_failed(gantry_status code)
+{
     return code;
 }
+
+/* Fills *err (NULL is fine) and gives code. node may be NULL. Messages name the value and the bound it broke,
+ * and what to do. A macro, because no compiler inlines a variadic function: callers then see that a failure
+ * is never GANTRY_OK. */
+#define gt_fail(err, code, stage, node, ...)                                                                 \
+    (gt_fail_fill((err), (code), (stage), (node), __VA_ARGS__), gt_failed(code))
 
 static inline gantry_status gt_out_of_memory(gantry_error *err, gantry_stage stage)
 {

@@ -14,9 +14,10 @@ typedef struct io_bytes {
     size_t size;
 } io_bytes;
 
-/* Fails with this status at stage run; the message starts with the path. */
-gantry_status io_fail(gantry_error *err, gantry_status code, const char *path, const char *format, ...)
+/* Fills *err for stage run; the message starts with the path. */
+void io_fail_fill(gantry_error *err, gantry_status code, const char *path, const char *format, ...)
     GANTRY_PRINTF(4, 5);
+#define io_fail(err, code, path, ...) (io_fail_fill((err), (code), (path), __VA_ARGS__), gt_failed(code))
 
 /* The whole of a regular file; freed with free(out_bytes->data). */
 gantry_status io_file_read(const char *path, io_bytes *out_bytes, gantry_error *err);

@@ -10,14 +10,14 @@
 /* Vector loads of the kernels then never cross a cache line at the start of a row. */
 #define DATA_ALIGNMENT 64u
 
-gantry_status io_fail(gantry_error *err, gantry_status code, const char *path, const char *format, ...)
+void io_fail_fill(gantry_error *err, gantry_status code, const char *path, const char *format, ...)
 {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return gt_fail(err, code, GANTRY_STAGE_RUN, NULL, "%s: %s", path, text);
+    gt_fail_fill(err, code, GANTRY_STAGE_RUN, NULL, "%s: %s", path, text);
 }
 
 /* Bytes of a dense tensor; false when it does not fit the address space. */
