@@ -5,6 +5,7 @@ typedef cpu_op_family (*family_fn)(void);
 
 /* A later family wins over an earlier one: the library-backed ones come last. */
 static const family_fn families[] = {
+    cpu_conv_ops,
     cpu_matmul_ops,
 };
 

@@ -142,7 +142,9 @@ static void record_step(const shaper *s, uint32_t index)
         bytes += (double)s->shaped->places.data[step->first_place + k].bytes;
     gantry_kernel_record record = {.struct_bytes = sizeof record,
                                    .index = index,
-                                   .op = group ? group->label : "Copy",
+                                   .op = group                        ? group->label
+                                         : step->kernel.context_bytes ? "Reorder"
+                                                                      : "Copy",
                                    .name = step->kernel.name,
                                    .isa = step->kernel.isa,
                                    .layout = layout_names[step->layout],

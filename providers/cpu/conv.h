@@ -1,0 +1,31 @@
+/* Convolutions at known shapes: shared by the oneDNN and the plain kernels. */
+#ifndef CPU_CONV_H
+#define CPU_CONV_H
+
+#include "window.h"
+
+typedef struct cpu_conv {
+    cpu_window window;
+    gantry_dtype dtype;
+    int64_t batch, groups;
+    int64_t in_channels, out_channels; /* of all groups */
+    bool transposed;
+    int bias_input; /* operand, or -1 */
+} cpu_conv;
+
+/* Plain loops for float32 (with the build's post-ops) and float64, plain layouts. */
+gantry_status cpu_conv_plain(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+
+/* float32 through oneDNN, in blocks of channels where that is fast. GANTRY_UNSUPPORTED without an error text
+ * when oneDNN has nothing but its reference. */
+gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+
+static inline double cpu_conv_flops(const cpu_conv *c)
+{
+    const cpu_window *w = &c->window;
+    const int64_t *plane = c->transposed ? w->in : w->out;
+    return 2.0 * (double)c->batch * (double)c->in_channels * (double)c->out_channels / (double)c->groups *
+           (double)cpu_window_product(plane, w->rank) * (double)cpu_window_product(w->kernel, w->rank);
+}
+
+#endif
