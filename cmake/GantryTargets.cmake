@@ -28,6 +28,25 @@ function(gantry_library name folder)
     target_link_libraries(${name} PUBLIC gt_base ${ARG_DEPENDS})
 endfunction()
 
+# gantry_protobuf(TARGET FILE.proto): adds what protoc-c makes of it; sources include "FILE.pb-c.h". Nothing when the file is
+# not there.
+function(gantry_protobuf target proto)
+    get_filename_component(name ${proto} NAME_WE)
+    get_filename_component(folder ${CMAKE_SOURCE_DIR}/${proto} DIRECTORY)
+    if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${proto})
+        return()
+    endif()
+    find_program(GANTRY_PROTOC_C protoc-c REQUIRED)
+    set(generated ${CMAKE_BINARY_DIR}/generated)
+    file(MAKE_DIRECTORY ${generated})
+    add_custom_command(OUTPUT ${generated}/${name}.pb-c.c ${generated}/${name}.pb-c.h
+        COMMAND ${GANTRY_PROTOC_C} --c_out=${generated} --proto_path=${folder} ${CMAKE_SOURCE_DIR}/${proto}
+        DEPENDS ${CMAKE_SOURCE_DIR}/${proto})
+    set_source_files_properties(${generated}/${name}.pb-c.c PROPERTIES COMPILE_OPTIONS -w)
+    target_sources(${target} PRIVATE ${generated}/${name}.pb-c.c ${generated}/${name}.pb-c.h)
+    target_include_directories(${target} SYSTEM PUBLIC ${generated})
+endfunction()
+
 # libgantry.so: everything but the plugins; exports the GANTRY_API names only.
 function(gantry_shared_library)
     add_library(gantry SHARED ${CMAKE_BINARY_DIR}/empty.c)
