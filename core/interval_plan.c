@@ -173,6 +173,7 @@ static gantry_status place_all(planner *p, size_t *out_total, gantry_error *err)
 static gantry_status validate(uint32_t count, const size_t *bytes, const uint32_t *first,
                               const uint32_t *last, gantry_error *err)
 {
+    const size_t limit = SIZE_MAX / 2 - ALIGNMENT;
     size_t sum = 0;
     if (count > UINT32_MAX / 4)
         return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
@@ -182,7 +183,7 @@ static gantry_status validate(uint32_t count, const size_t *bytes, const uint32_
             return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                            "buffer %u lives from %u to %u: the end comes before the beginning", k, first[k],
                            last[k]);
-        if (bytes[k] > SIZE_MAX / 2 - ALIGNMENT - sum)
+        if (sum > limit || bytes[k] > limit - sum)
             return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
                            "buffer %u of %zu bytes does not fit the address space", k, bytes[k]);
         sum += rounded(bytes[k]);
