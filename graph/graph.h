@@ -26,7 +26,10 @@ typedef enum gt_constant_origin {
     GT_CONSTANT_FILE    /* data lies in files[file] at offset; `data` is NULL until somebody maps it */
 } gt_constant_origin;
 
-/* Bytes known at creation, dense row-major in the packing of types.h. */
+/* Bytes known at creation, dense row-major in the packing of types.h; of a STRING an array of const char *.
+ * Up to GT_CONSTANT_COPY_BYTES they are aligned to 16. Larger ones that lie in a file start wherever the file
+ * put them: read their elements with memcpy or unaligned loads. */
+#define GT_CONSTANT_COPY_BYTES 65536u
 typedef struct gt_constant {
     const char *name;
     gantry_dtype dtype;
@@ -63,6 +66,8 @@ typedef struct gt_source {
     const char *removed_by; /* NULL while some node still computes it; else "folded", "identity", "dead",
                                "at_bind", "inlined" ... */
     const char *removed_pass;
+    uint32_t
+        holders; /* private: nodes whose lineage names it; see gt_lineage_join and gt_graph_remove_node */
 } gt_source;
 
 /* The sources a node stands for, ascending. */
@@ -212,7 +217,9 @@ struct gt_model {
     GT_VEC(gt_metadata) metadata; /* custom keys, then the fixed ones of gantry_session_metadata */
     uint32_t custom_metadata_count;
     int64_t ir_version;
-    uint32_t next_name; /* for synthetic names */
+    uint32_t next_name;        /* for synthetic names */
+    GT_VEC(gt_graph *) graphs; /* private: every graph ever made, to free them */
+    gt_map node_names;         /* private: names of nodes that are taken */
 };
 
 gantry_status gt_model_create(gt_allocator *allocator, gt_model **out_model, gantry_error *err);
@@ -258,7 +265,9 @@ gantry_status gt_graph_replace_value(gt_graph *graph, uint32_t from, uint32_t to
 /* Marks a node removed and says in its sources why, unless another node has taken over its lineage. */
 void gt_graph_remove_node(gt_graph *graph, uint32_t node, const char *reason, const char *pass);
 
-/* The union of the lineages of the nodes, as the lineage of a new node. */
+/* The union of the lineages of the nodes, as the lineage of a new node. Use it for one node too: it counts
+ * who holds a source, which is how gt_graph_remove_node knows that another node has taken over. Removing
+ * before or after joining makes no difference. */
 gantry_status gt_lineage_join(gt_model *model, gt_graph *graph, const uint32_t *nodes, uint32_t count,
                               const char *pass, gt_lineage *out_lineage, gantry_error *err);
 
