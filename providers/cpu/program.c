@@ -19,7 +19,7 @@ static gantry_status compile(cpu_program *program, const gantry_compile_args *ar
     program->owned = GT_ARENA_ARRAY(&program->arena, void *, args->graph->value_count);
     if (!program->owned)
         return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
-    return cpu_program_group(program, args->recorder, err);
+    return cpu_program_group(program, args, err);
 }
 
 gantry_status cpu_program_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,

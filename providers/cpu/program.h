@@ -84,7 +84,7 @@ void cpu_program_destroy(void *self, gantry_program *program);
 uint64_t cpu_program_memory(void *self, const gantry_program *program);
 
 /* Joins nodes into groups and records which fusions were made (fusion.c). */
-gantry_status cpu_program_group(cpu_program *program, gantry_recorder *recorder, gantry_error *err);
+gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args *args, gantry_error *err);
 
 /* ---- shaped program
  * ------------------------------------------------------------------------------------------------------ */

@@ -359,6 +359,19 @@ static gantry_status describe_operands(shaper *s, cpu_build *build, const cpu_gr
     return GANTRY_OK;
 }
 
+/* Fusion joined a residual because its shape is the output's; the run would write past it otherwise. */
+static gantry_status check_residuals(const shaper *s, const cpu_build *build)
+{
+    for (uint32_t k = 0; k < build->post_count; k++) {
+        const cpu_post *post = &build->posts[k];
+        if (post->kind == CPU_POST_RESIDUAL && build->inputs[post->input].count != build->outputs[0].count)
+            return gt_fail(s->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, build->node->name,
+                           "a fused addend of %s has %lld elements, the output %lld", build->node->op,
+                           (long long)build->inputs[post->input].count, (long long)build->outputs[0].count);
+    }
+    return GANTRY_OK;
+}
+
 static bool nothing_to_compute(const cpu_build *build)
 {
     for (uint32_t k = 0; k < build->output_count; k++)
@@ -418,6 +431,7 @@ static gantry_status shape_group(shaper *s, uint32_t index)
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
     GT_TRY(check_unbounded(s, group));
     GT_TRY(describe_operands(s, &build, group));
+    GT_TRY(check_residuals(s, &build));
     cpu_kernel kernel = {.view_of_input = -1, .overwrite_input = -1};
     bool idle = nothing_to_compute(&build);
     gantry_status status = idle ? GANTRY_OK : make_kernel(s, &build, group, &kernel, inputs);
