@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Run a folder of cases: models, exact results, and what the placement report must say.
+
+    tests/run_cases.py DIR [--only REGEX] [--build build/release]
+
+DIR has one folder a case with case.json (the README beside the generator describes it). Each case is one session with one run, its
+runs in order; then its checks are held against the reports. Ends with "N passed, N failed".
+"""
+import argparse
+import json
+import os
+import re
+import struct
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "support"))
+from corpus_python import use_corpus_python  # noqa: E402
+
+use_corpus_python()
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import numpy_helper  # noqa: E402
+
+import gantry_ctypes as gantry  # noqa: E402
+from case_checks import CHECKS, condition  # noqa: E402
+
+COUNTERS = ("copies", "copied_bytes", "inside_copies", "inside_bytes", "runs", "kernels", "syncs", "allocations", "live_bytes",
+            "uploaded_bytes", "compiles", "reshapes")
+
+
+def read_tensor(path):
+    with open(path, "rb") as f:
+        return numpy_helper.to_array(onnx.TensorProto.FromString(f.read()))
+
+
+def differs(got, want, how):
+    """None, or why got is not what was wanted."""
+    if got is None:
+        return "is missing"
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return "is %s%s, not %s%s" % (got.dtype, list(got.shape), want.dtype, list(want.shape))
+    if how["kind"] == "reference":
+        return None
+    if how["kind"] == "exact":
+        good = (got == want) | (np.isnan(got) & np.isnan(want)) if got.dtype.kind == "f" else got == want
+    elif how["kind"] == "close":
+        with np.errstate(all="ignore"):
+            good = np.abs(got.astype(np.float64) - want) <= how.get("abs", 0) + how.get("rel", 0) * np.abs(want.astype(np.float64))
+            good |= got == want
+            if got.dtype.kind == "f":
+                good |= np.isnan(got) & np.isnan(want)
+    else:
+        good = np.abs(got.astype(np.float64) - want.astype(np.float64)) <= how["max"]
+    if np.all(good):
+        return None
+    k = np.unravel_index(int(np.argmin(good)), good.shape) if got.ndim else ()
+    return "differs in %d of %d elements, first at %s: %s, not %s" % (got.size - int(np.sum(good)), got.size, list(map(int, k)), got[k], want[k])
+
+
+def options_of(case):
+    """Session options from the words of a case."""
+    given = case.get("options", {})
+    out = {"providers": ",".join(case["providers"])}
+    words = {"plan": lambda v: {"plan": v}, "rewrites": lambda v: {"rewrites": "on" if v else "off"},
+             "exact": lambda v: {"exact": "on" if v else "off"}, "fold": lambda v: {"fold": "on" if v else "off"},
+             "pin": lambda v: {"pin." + k: p for k, p in v.items()}, "bind": lambda v: {"bind." + k: d for k, d in v.items()},
+             "cpu_types": lambda v: {"cpu.disable_types": ",".join(k for k, on in v.items() if not on)},
+             "timing": lambda v: {"timing": v}, "numeric_check": lambda v: {"numeric_check": "on" if v else "off"},
+             "feed_back": lambda v: {}}
+    for key, value in given.items():
+        if key not in words:
+            raise ValueError("option %s of the case is not known" % key)
+        out.update(words[key](value))
+    return out
+
+
+def read_counters(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path, "rb") as f:
+        raw = f.read()
+    rows = {}
+    for k in range(int.from_bytes(raw[8:16], "little")):
+        record = raw[16 + 160 * k:16 + 160 * (k + 1)]
+        rows[record[:64].rstrip(b"\0").decode()] = dict(zip(COUNTERS, struct.unpack("<12Q", record[64:160])))
+    return rows
+
+
+def words_missing(words, text):
+    text = text.lower()
+    return [w for w in words if not any(str(x).lower() in text for x in (w if isinstance(w, list) else [w]))]
+
+
+class Case:
+    def __init__(self, folder, case, lib, build):
+        self.folder, self.case, self.lib, self.build = os.path.abspath(folder), case, lib, build
+        self.problems = []
+        self.seen = {"reports": [], "outputs": [], "counters": {}, "condition": condition, "series": "feed_back" in case.get("options", {})}
+
+    def fail(self, text):
+        self.problems.append(text)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def load_devices(self, runtime, scratch):
+        devices = [d for d in [self.case.get("fake_device")] + self.case.get("more_fake_devices", []) if d]
+        self.counters_file = os.path.join(scratch, "counters")
+        if devices:
+            runtime.load_provider(os.path.join(self.build, "tests", "libgantry_fake.so"),
+                                  json.dumps({"devices": devices, "counters_file": self.counters_file}))
+
+    def open(self, runtime, scratch):
+        options = options_of(self.case)
+        load = self.case.get("load", {"from": "file"})
+        if load["from"] == "memory":
+            if "base" in load:
+                options["base"] = self.path(load["base"])
+            with open(self.path(self.case["model"]), "rb") as f:
+                return gantry.Session(runtime, f.read(), options)
+        if load.get("working_directory") == "elsewhere":
+            os.chdir(scratch)
+        return gantry.Session(runtime, self.path(self.case["model"]), options)
+
+    def judge_error(self, error, expected, where):
+        if expected is None:
+            return self.fail("%s: %s" % (where, error))
+        text = "%s %s" % (error.message, error.node)
+        if error.stage != expected["stage"]:
+            self.fail("%s: the error's stage is %s, not %s" % (where, error.stage, expected["stage"]))
+        missing = words_missing(expected.get("must_mention", []), text)
+        if missing:
+            self.fail("%s: the error does not mention %s: %s" % (where, missing, text))
+        missing = words_missing(expected.get("should_mention", []), text)
+        if missing:
+            self.fail("%s: the error should mention %s: %s" % (where, missing, text))
+
+    def judge_outputs(self, got, run, where):
+        for o in run.get("outputs", []):
+            want = read_tensor(self.path(o["file"]))
+            why = differs(got.get(o["name"]), want, o["compare"])
+            if why and "or_file" in o:
+                why = differs(got.get(o["name"]), read_tensor(self.path(o["or_file"])), o["compare"])
+            if why:
+                self.fail("%s: output %s %s" % (where, o["name"], why))
+
+    def one_run(self, session, k, run):
+        feeds = {i["name"]: read_tensor(self.path(i["file"])) for i in run["inputs"]}
+        expected = run.get("error")
+        times = self.case.get("options", {}).get("feed_back", {}).get("runs", 1)
+        try:
+            for _ in range(times):
+                got = session.execute(feeds)
+                self.seen["reports"].append(session.report())
+                if times > 1:
+                    back = self.case["options"]["feed_back"]
+                    feeds[back["input"]] = got[back["output"]]
+        except gantry.GantryError as e:
+            return self.judge_error(e, expected if expected and expected["stage"] == "run" else None, "run %d" % k)
+        if expected and not expected.get("optional"):
+            return self.fail("run %d succeeded; an error was expected" % k)
+        self.seen["outputs"].append(got)
+        self.judge_outputs(got, run, "run %d" % k)
+
+    def run_checks(self, created):
+        for ck in self.case.get("checks", []):
+            if ck["kind"] not in CHECKS:
+                self.fail("check %s is not implemented" % ck["kind"])
+                continue
+            reports = self.seen["reports"] or [created]
+            if "run" in ck and ck["run"] < len(reports):
+                reports = [reports[ck["run"]]]
+            for report in reports if not self.seen["series"] else reports[-1:]:
+                result = CHECKS[ck["kind"]](ck, report, self.seen)
+                if result is not True:
+                    self.fail("check %s: %s" % (ck["kind"], result))
+                    break
+
+    def play(self, runtime, scratch):
+        self.load_devices(runtime, scratch)
+        runs = self.case["runs"]
+        try:
+            session = self.open(runtime, scratch)
+        except gantry.GantryError as e:
+            expected = next((r["error"] for r in runs if r.get("error", {}).get("stage") == "load"), None)
+            return self.judge_error(e, expected, "creation")
+        before = read_counters(self.counters_file)
+        try:
+            expected = next((r["error"] for r in runs if r.get("error", {}).get("stage") == "load"), None)
+            if expected and not expected.get("optional"):
+                return self.fail("the session was created; an error was expected")
+            for k, run in enumerate(runs):
+                self.one_run(session, k, run)
+            after = read_counters(self.counters_file)
+            self.seen["counters"] = {d: {c: after[d][c] - before.get(d, {}).get(c, 0) for c in after[d]} for d in after}
+            self.run_checks(session.created)
+        finally:
+            session.close()
+
+    def run(self):
+        home = os.getcwd()
+        with tempfile.TemporaryDirectory(prefix="gantry-case-") as scratch:
+            runtime = gantry.Runtime(self.lib)
+            try:
+                self.play(runtime, scratch)
+            finally:
+                os.chdir(home)
+                runtime.close()
+        return self.problems
+
+
+def in_child(folder, case, build):
+    """A case in a process of its own: one that dies does not take the rest with it."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            problems = Case(folder, case, gantry.load(build), build).run()
+        except BaseException as e:  # noqa: B902
+            problems = ["%s: %s" % (type(e).__name__, e)]
+        with os.fdopen(write, "w") as f:
+            json.dump(problems, f)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as f:
+        text = f.read()
+    _, status = os.waitpid(pid, 0)
+    return json.loads(text) if status == 0 and text else ["the process ended with status %d" % status]
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("cases")
+    ap.add_argument("--only", metavar="REGEX", default="")
+    ap.add_argument("--build", default=os.path.join(os.path.dirname(HERE), "build", "release"))
+    args = ap.parse_args()
+    passed = failed = 0
+    for name in sorted(os.listdir(args.cases)):
+        path = os.path.join(args.cases, name, "case.json")
+        if not re.search(args.only, name) or not os.path.isfile(path):
+            continue
+        with open(path) as f:
+            case = json.load(f)
+        if "runs" not in case:
+            continue
+        problems = in_child(os.path.join(args.cases, name), case, os.path.abspath(args.build))
+        passed, failed = passed + (not problems), failed + bool(problems)
+        for p in problems:
+            print("%s: %s" % (name, p))
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
