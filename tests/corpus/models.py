@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""The handed models against their references: every input case, at 1 and 2 threads, twice in a row, rewrites on and off.
+
+    tests/corpus/models.py [MODEL ...] [--long]
+
+Without names: the small models, with --long all of them. Models and references lie in $GANTRY_MODELS. Floats are compared within
+atol of reference.json + 1e-3 |reference|, everything else exactly. No kernel may be oneDNN's `ref`. Ends with "N passed, N failed".
+"""
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+from corpus_python import use_corpus_python  # noqa: E402
+
+use_corpus_python()
+import numpy as np  # noqa: E402
+
+import gantry_ctypes as gantry  # noqa: E402
+
+SMALL = ["tiny_add", "tiny_mlp", "ctrl_loop", "ppocr_cls", "ppocr_rec", "silero_vad", "magika", "basic_pitch"]
+LARGE = ["mobilenetv2", "efficientnet_b0", "resnet50", "vit_s16", "bert_l2", "bert_base", "gpt2_decode", "ppocr_det", "ddddocr_common",
+         "ddddocr_det"]
+BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "release")
+MODELS = os.environ.get("GANTRY_MODELS") or os.path.expanduser("~/.cache/gantry-models")
+SETTINGS = [{"threads": 1}, {"threads": 2}, {"threads": 1, "rewrites": "off"}]
+
+
+def load_npz(path):
+    with np.load(path) as f:
+        return {k: np.array(f[k], order="C") for k in f.files}
+
+
+def compare(got, want, meta):
+    for name, w in want.items():
+        g = got.get(name)
+        if g is None or g.shape != w.shape or g.dtype != w.dtype:
+            return "%s is %s, not %s%s" % (name, None if g is None else "%s%s" % (g.dtype, list(g.shape)), w.dtype, list(w.shape))
+        if w.dtype.kind != "f":
+            if not np.array_equal(g, w):
+                return "%s differs" % name
+            continue
+        diff = np.abs(g.astype(np.float64) - w)
+        over = ~((diff <= meta[name]["atol"] + 1e-3 * np.abs(w)) | (g == w) | (np.isnan(g) & np.isnan(w)))
+        if over.any():
+            return "%s: %d of %d elements differ, largest difference %.3g, atol %.3g" % (name, over.sum(), over.size, np.nanmax(diff),
+                                                                                    meta[name]["atol"])
+    return None
+
+
+def reference_kernels(report):
+    return ["%s of %s" % (k["kernel"], ",".join(k["nodes"])) for k in report["kernels"] if (k["kernel"] or "").startswith("ref")]
+
+
+def run_setting(lib, folder, setting):
+    """Problems of one model under one setting, over all its input cases; each case is run twice in a row."""
+    runtime = gantry.Runtime(lib)
+    problems = []
+    with open(os.path.join(folder, "reference.json")) as f:
+        cases = json.load(f)
+    session = gantry.Session(runtime, os.path.join(folder, "model.onnx"), setting)
+    for case, meta in cases.items():
+        tail = "" if case == "default" else "-" + case
+        feeds = load_npz(os.path.join(folder, "inputs%s.npz" % tail))
+        want = load_npz(os.path.join(folder, "reference%s.npz" % tail))
+        for turn in range(2):
+            why = compare(session.execute(feeds), want, meta)
+            if why:
+                problems.append("%s, turn %d: %s" % (case, turn, why))
+                break
+    problems += ["kernel " + k for k in reference_kernels(session.report())]
+    session.close()
+    runtime.close()
+    return problems
+
+
+def in_child(folder, setting):
+    """One process a model and setting: memory is given back, and a crash is one failure."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            problems = run_setting(gantry.load(BUILD), folder, setting)
+        except BaseException as e:  # noqa: B902
+            problems = ["%s: %s" % (type(e).__name__, e)]
+        with os.fdopen(write, "w") as f:
+            json.dump(problems, f)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as f:
+        text = f.read()
+    _, status = os.waitpid(pid, 0)
+    return json.loads(text) if status == 0 and text else ["the process ended with status %d" % status]
+
+
+def main():
+    names = [a for a in sys.argv[1:] if not a.startswith("--")] or SMALL + (LARGE if "--long" in sys.argv else [])
+    passed = failed = skipped = 0
+    for name in names:
+        folder = os.path.join(MODELS, name)
+        if not os.path.exists(os.path.join(folder, "reference.json")):
+            print("skipped: %s is not in %s" % (name, MODELS))
+            skipped += 1
+            continue
+        for setting in SETTINGS:
+            problems = in_child(folder, setting)
+            passed, failed = passed + (not problems), failed + bool(problems)
+            for p in problems[:4]:
+                print("%s %s: %s" % (name, setting, p))
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
