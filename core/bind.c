@@ -355,6 +355,14 @@ static gantry_status fill_plan(binder *b)
     return gt_plan_build(plan, b->bind_data, b->err);
 }
 
+static bool has_mapped_file(const gt_model *model)
+{
+    for (uint32_t k = 0; k < model->files.count; k++)
+        if (model->files.data[k].mapped)
+            return true;
+    return false;
+}
+
 static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *env, const int64_t *key,
                                uint64_t hash, gt_plan **out_plan, gantry_error *err)
 {
