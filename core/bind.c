@@ -46,9 +46,7 @@ bool gt_plan_matches(const gt_plan *plan, const gt_segment *segment, const gt_en
     return true;
 }
 
-/* ---- evaluation
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Values of all expressions of the model under one env; in the session's scratch, so one at a time, under the
  * lock. */
@@ -102,9 +100,7 @@ static gt_expr find_failure(const evaluation *eval, gt_expr e)
     }
 }
 
-/* ---- shapes
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 typedef struct binder {
     gt_variant *variant;
@@ -195,9 +191,7 @@ static gantry_status check_sizes(binder *b)
     return GANTRY_OK;
 }
 
-/* ---- elements
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void store_element(gantry_dtype dtype, void *data, uint32_t k, bool real, gt_scalar v)
 {
@@ -259,8 +253,7 @@ static gantry_status bind_elements(binder *b, uint32_t id)
     return GANTRY_OK;
 }
 
-/* ---- programs at these shapes
- * ----------------------------------------------------------------------------------------------- */
+/* ---- programs at these shapes ---------------------------------------------------------------- */
 
 static gantry_status record_shaped(gt_plan *plan, gt_shaped_slot *slot,
                                    const struct gantry_recorder *recorder)
@@ -313,9 +306,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     return status;
 }
 
-/* ---- the plan
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 void gt_plan_destroy(gt_plan **inout_plan)
 {
@@ -386,6 +377,13 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
         gt_plan_destroy(&plan);
         return status;
     }
+    /* Programs may have read weights for the first time. */
+    if (session->created && has_mapped_file(session->model))
+        status = gt_session_own_constants(session, err);
+    if (status != GANTRY_OK) {
+        gt_plan_destroy(&plan);
+        return status;
+    }
     plan->number = ++session->plans_made;
     plan->bind_ns = (double)(gt_now_ns() - begin);
     plan->core_bind_ns = plan->bind_ns - b.provider_ns;
@@ -393,9 +391,7 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
     return GANTRY_OK;
 }
 
-/* ---- the cache
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 static void drop_plan(gt_variant *variant, uint32_t index)
 {
@@ -493,9 +489,7 @@ gantry_status gt_bind_segment(gt_variant *variant, uint32_t segment, gt_env *env
     return status;
 }
 
-/* ---- choices
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static gantry_status choose_branches(gt_variant *variant, gt_env *env, gt_variant **out_child,
                                      gantry_error *err)

@@ -85,8 +85,7 @@ static const void *host_pointer(gantry_buffer buffer)
     return (const char *)buffer.handle + buffer.offset_bytes;
 }
 
-/* ---- entering a body
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- entering a body ------------------------------------------------------------------------- */
 
 /* A leaf with branches inlined may capture fewer values than the body it came from. */
 static gantry_status map_captures(gt_frame *body, struct gt_control *control, int which, gantry_error *err)
@@ -164,9 +163,7 @@ static gantry_status enter_captures(gt_frame *body, struct gt_control *control, 
     return GANTRY_OK;
 }
 
-/* ---- leaving a body
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- leaving a body -------------------------------------------------------------------------- */
 
 /* Copies a result to the outer graph's output, whose size may be known only now. */
 static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t slot_index, const void *data,
@@ -196,9 +193,7 @@ static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t
     return GANTRY_OK;
 }
 
-/* ---- If
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* ---- If -------------------------------------------------------------------------------------- */
 
 static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
                             const gt_step *step, const gt_node *node, gantry_error *err)
@@ -230,9 +225,7 @@ static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan
     return GANTRY_OK;
 }
 
-/* ---- Loop
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Loop ------------------------------------------------------------------------------------ */
 
 static gantry_status start_loop(gt_frame *frame, struct gt_control *control, const gt_plan_state *state,
                                 const gt_step *step, const gt_node *node, gantry_error *err)

@@ -25,9 +25,7 @@ static size_t value_bytes(const gt_frame *frame, uint32_t value, uint32_t rank, 
     return gantry_dtype_bytes(frame->leaf->graph->values.data[value]->dtype, count);
 }
 
-/* ---- transfers
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* The size of a value whose extents came with the data; an output of the frame's own grows to it. */
 static gantry_status true_transfer(gt_frame *frame, gt_plan_state *state, uint32_t index, size_t *out_bytes,
@@ -90,9 +88,7 @@ static gantry_status run_convert(gt_frame *frame, gt_plan_state *state, const gt
                           state->slots[step->source], state->slots[step->target], err);
 }
 
-/* ---- programs
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt_step *step,
                                  gantry_error *err)
@@ -171,9 +167,7 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
     return GANTRY_OK;
 }
 
-/* ---- segments
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t k)
 {

@@ -1,9 +1,7 @@
 /* Frames: memory that grows to its high-water mark, and slots turned into addresses when something moved. */
 #include "run.h"
 
-/* ---- blocks
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 #define HOST_ALIGNMENT 64u
 
@@ -63,9 +61,7 @@ gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *
     return GANTRY_OK;
 }
 
-/* ---- creation
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out_frame, gantry_error *err)
 {
@@ -147,9 +143,7 @@ void gt_frame_destroy(gt_frame **inout_frame)
     *inout_frame = NULL;
 }
 
-/* ---- the leaf
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the leaf -------------------------------------------------------------------------------- */
 
 static bool needs_true_shapes(const gt_variant *leaf)
 {
@@ -257,9 +251,7 @@ gantry_status gt_frame_enter(gt_frame *frame, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- plan states
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- plan states ----------------------------------------------------------------------------- */
 
 static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gantry_error *err)
 {
@@ -403,9 +395,7 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
     return GANTRY_OK;
 }
 
-/* ---- addresses
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static gantry_status grow_memory(gt_frame *frame, const gt_plan *plan, gantry_error *err)
 {

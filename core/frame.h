@@ -116,9 +116,7 @@ gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err);
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank);
 
-/* ---- control.c
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- control.c ------------------------------------------------------------------------------- */
 
 struct gt_control;
 void gt_control_destroy(gantry_session *session, struct gt_control **control);

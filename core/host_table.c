@@ -47,8 +47,7 @@ void gt_runtime_log_remove(gantry_runtime *runtime, gantry_log_fn log, void *use
     pthread_mutex_unlock(&runtime->log_lock);
 }
 
-/* ---- memory: the block that the allocator gave stands right before the aligned address
- * ------------------------------- */
+/* ---- memory: the block that the allocator gave stands right before the aligned address ------- */
 
 static void *host_alloc(const gantry_host *host, size_t bytes, size_t alignment)
 {
@@ -75,9 +74,7 @@ static uint64_t host_now_ns(const gantry_host *host)
     return gt_now_ns();
 }
 
-/* ---- threads
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static int current_thread(void)
 {
@@ -105,8 +102,7 @@ static void host_parallel_for(const gantry_host *host, int threads, int64_t coun
     }
 }
 
-/* ---- constants
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 static gantry_status host_constant_map(const gantry_host *host, gantry_constants *constants,
                                        uint32_t constant_id, const void **out_data, size_t *out_bytes,
@@ -136,9 +132,7 @@ static void host_constant_unmap(const gantry_host *host, gantry_constants *const
     (void)constant_id;
 }
 
-/* ---- records
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static const char *keep_text(gantry_recorder *recorder, const char *text)
 {
@@ -198,8 +192,7 @@ static void host_record_fusion(gantry_recorder *recorder, const gantry_fusion_re
     recorder->failed |= !gt_vec_push(recorder->arena->allocator, &recorder->fusions, row);
 }
 
-/* ---- planning, evaluation, options
- * ----------------------------------------------------------------------------------- */
+/* ---- planning, evaluation, options ----------------------------------------------------------- */
 
 static gantry_status host_plan_memory(const gantry_host *host, uint32_t count, const size_t *bytes,
                                       const uint32_t *first, const uint32_t *last, size_t *out_offsets,

@@ -13,9 +13,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* ---- tables
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_entry {
     const char *name;
@@ -112,8 +110,7 @@ static gantry_status check_described(gantry_status status, size_t struct_bytes, 
     return GANTRY_OK;
 }
 
-/* ---- staging: everything is made and checked before the runtime sees any of it
- * --------------------------------------- */
+/* ---- staging: everything is made and checked before the runtime sees any of it --------------- */
 
 typedef struct staging {
     gt_allocator *allocator;
@@ -242,8 +239,7 @@ static gantry_status stage_all(staging *s, const gantry_plugin *plugin, gantry_e
     return GANTRY_OK;
 }
 
-/* ---- registering, under the runtime's lock
- * --------------------------------------------------------------------------- */
+/* ---- registering, under the runtime's lock --------------------------------------------------- */
 
 static uint32_t find_domain(const gantry_runtime *runtime, const char *name)
 {
@@ -338,8 +334,7 @@ gantry_status gt_runtime_register(gantry_runtime *runtime, gantry_plugin *inout_
     return status;
 }
 
-/* ---- one library
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- one library ----------------------------------------------------------------------------- */
 
 /* "/x/libgantry_fake.so" -> "gantry_fake". */
 static void name_after_file(const char *path, char *out_name, size_t capacity)

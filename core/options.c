@@ -42,8 +42,7 @@ static gantry_status bad_value(const char *key, const char *name, const char *va
                    "option %s%s: \"%s\" is not a value it takes; it takes %s", key, name, value, wanted);
 }
 
-/* ---- parsers
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- parsers --------------------------------------------------------------------------------- */
 
 static gantry_status list_words(const option_key *key, const char *name, const char *value, gantry_error *err)
 {
@@ -273,8 +272,7 @@ static gantry_status parse_dim(gt_options *options, const option_key *key, const
     return GANTRY_OK;
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define FIELD(name) offsetof(gt_options, name)
 #define SWITCH(key, fallback, name, off, on)                                                                 \
@@ -349,8 +347,7 @@ static gantry_status parse_setting(gt_options *options, const char *key, const c
                    "there is no option \"%s\"; a provider's own option is written PROVIDER.KEY", key);
 }
 
-/* ---- gantry_options
- * ------------------------------------------------------------------------------------------------ */
+/* ---- gantry_options -------------------------------------------------------------------------- */
 
 gantry_status gantry_options_create(gantry_options **out_options, gantry_error *err)
 {
@@ -437,8 +434,7 @@ gantry_status gantry_options_set_log(gantry_options *options, gantry_log_fn log,
     return GANTRY_OK;
 }
 
-/* ---- resolving
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- resolving ------------------------------------------------------------------------------- */
 
 static const char *setting_value(const gantry_options *options, const char *key)
 {

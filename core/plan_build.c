@@ -105,8 +105,7 @@ static gantry_status make_ready(builder *b, uint32_t slot)
     return GANTRY_OK;
 }
 
-/* ---- where values are
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- where values are ------------------------------------------------------------------------ */
 
 static uint32_t *where(builder *b, uint32_t value, uint32_t domain)
 {
@@ -250,9 +249,7 @@ static gantry_status acquire(builder *b, uint32_t value, uint32_t domain, uint32
     return add_transfer(b, value, source, target, bytes, false);
 }
 
-/* ---- partitions
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 /* True when the value is needed only for shapes, which reshape was told. */
 static gantry_status feeds_shapes_only(builder *b, const gt_partition *partition, uint32_t value,
@@ -508,11 +505,10 @@ static gantry_status add_control(builder *b, uint32_t index)
                                  .workspace = GT_NO_SLOT});
 }
 
-/* ---- outputs
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
-/* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the caller's buffer. */
+/* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the
+ * caller's buffer. */
 static gantry_status deliver(builder *b, uint32_t k)
 {
     uint32_t value = b->graph->outputs.data[k], source = *where(b, value, 0), target;
@@ -563,9 +559,7 @@ static gantry_status fetch_results(builder *b)
     return GANTRY_OK;
 }
 
-/* ---- memory
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static gantry_status plan_domain(builder *b, uint32_t domain)
 {
@@ -615,9 +609,7 @@ static gantry_status plan_memory(builder *b)
     return GANTRY_OK;
 }
 
-/* ---- the whole
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static gantry_status build_steps(builder *b)
 {

@@ -11,9 +11,7 @@ json_t *gt_report_number(double value)
     return value == value ? json_real(value) : json_null();
 }
 
-/* ---- which graphs
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- which graphs ---------------------------------------------------------------------------- */
 
 typedef struct part_list {
     gt_allocator *allocator;
@@ -58,8 +56,7 @@ static bool add_frames(part_list *list, const gt_frame *frame)
     return true;
 }
 
-/* ---- parts of the document
- * -------------------------------------------------------------------------------------------------- */
+/* ---- parts of the document ------------------------------------------------------------------- */
 
 static json_t *status_of(const gantry_session *session)
 {
@@ -255,9 +252,7 @@ static json_t *domains_of(const gantry_session *session)
     return rows;
 }
 
-/* ---- the document
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static json_t *make_document(const gt_report_scope *scope)
 {
@@ -337,9 +332,7 @@ void gantry_report_destroy(gantry_report **inout_report)
     *inout_report = NULL;
 }
 
-/* ---- rendering
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- rendering ------------------------------------------------------------------------------- */
 
 static gantry_status render_json(gantry_report *report, gantry_error *err)
 {

@@ -3,9 +3,7 @@
 
 #include "base/clock.h"
 
-/* ---- creation
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static gantry_status list_symbols(gantry_run *run, gantry_error *err)
 {
@@ -97,9 +95,7 @@ void gantry_run_destroy(gantry_run **inout_run)
     *inout_run = NULL;
 }
 
-/* ---- bindings
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- bindings -------------------------------------------------------------------------------- */
 
 static const gt_value *input_value(const gantry_run *run, uint32_t index)
 {
@@ -230,9 +226,7 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
     return GANTRY_OK;
 }
 
-/* ---- symbols
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- symbols --------------------------------------------------------------------------------- */
 
 static gantry_status check_bound(gantry_run *run, gantry_error *err)
 {
@@ -301,9 +295,7 @@ static gantry_status check_names(gantry_run *run, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- executing
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- executing ------------------------------------------------------------------------------- */
 
 gantry_status gt_run_check_stop(gantry_run *run, gantry_error *err)
 {

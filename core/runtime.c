@@ -114,8 +114,7 @@ gantry_status gantry_runtime_destroy(gantry_runtime **runtime, gantry_error *err
     return GANTRY_OK;
 }
 
-/* ---- what is known
- * --------------------------------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 uint32_t gantry_runtime_provider_count(const gantry_runtime *runtime)
 {

@@ -100,8 +100,7 @@ gantry_status gt_manifest_read(const char *path, gantry_manifest *out_manifest, 
 /* The host table every provider gets (host_table.c). */
 void gt_host_table_init(gantry_host *host, gantry_runtime *runtime, const char *config);
 
-/* ---- what the opaque types of provider.h are on this side
- * ----------------------------------------------------------------- */
+/* ---- what the opaque types of provider.h are on this side ------------------------------------ */
 
 /* Where a provider's records go during compile and reshape. */
 typedef struct gt_kernel_row {

@@ -1,6 +1,6 @@
 /* Sessions: reading, simplifying, placing and compiling a model, with the time of each phase; and what a
  * model says about itself. */
-#include "session.h"
+#include "bind.h"
 
 #include "base/clock.h"
 #include "graph/infer.h"
@@ -12,9 +12,7 @@ void gt_session_phase(gantry_session *session, const char *name, uint64_t since_
     (void)gt_vec_push(session->allocator, &session->phases, phase);
 }
 
-/* ---- folding
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- folding --------------------------------------------------------------------------------- */
 
 /* One node on constants, with the CPU's kernels: the only interpreter there is. */
 static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, const gantry_tensor *inputs,
@@ -63,9 +61,7 @@ gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gant
     return gt_simplify(graph, &options, err);
 }
 
-/* ---- providers
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- providers ------------------------------------------------------------------------------- */
 
 static uint32_t session_domain(gantry_session *session, gt_domain_entry *entry)
 {
@@ -104,9 +100,7 @@ static gantry_status find_providers(gantry_session *session, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- constants
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 static void need_constant(const gt_graph *graph, uint32_t id, uint8_t *packed)
 {
@@ -134,23 +128,42 @@ static void need_constants(const gt_graph *graph, uint8_t *packed)
     }
 }
 
-static gantry_status own_constants(gantry_session *session, gantry_error *err)
+/* Leaves no constant behind that lies in a mapped file. What programs may still ask for is read again from
+ * the file (which is then checked to be the same); a model from memory has no file, so everything in use is
+ * copied. */
+gantry_status gt_session_own_constants(gantry_session *session, gantry_error *err)
 {
-    uint32_t count = session->model->constants.count;
+    gt_model *model = session->model;
+    uint32_t count = model->constants.count;
     uint8_t *packed = GT_NEW_ARRAY(session->allocator, uint8_t, count + 1);
     if (!packed)
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
-    /* Variants that are compiled later read their constants then. */
-    memset(packed, session->root->choice_count ? 0 : 1, count);
-    need_constants(session->model->root, packed);
-    gantry_status status = gt_model_own_constants(session->model, packed, err);
+    for (uint32_t k = 0; k < count; k++) {
+        const gt_constant *constant = &model->constants.data[k];
+        packed[k] = constant->origin == GT_CONSTANT_FILE && model->files.data[constant->file].fd >= 0;
+    }
+    need_constants(model->root, packed);
+    gantry_status status = gt_model_own_constants(model, packed, err);
     gt_free(session->allocator, packed);
     return status;
 }
 
-/* ---- creation
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* A model without symbolic sizes is bound at once: weights are packed straight from the mapped file, and the
+ * first run is like any other. */
+static gantry_status bind_static(gantry_session *session, gantry_error *err)
+{
+    gt_variant *root = session->root;
+    if (!root->compiled || root->segments[0].symbol_count)
+        return GANTRY_OK;
+    gt_env env = {0};
+    gt_plan *plan = NULL;
+    gantry_status status = gt_bind_segment(root, 0, &env, &plan, err);
+    gt_plan_release(session, &plan);
+    gt_env_free(session->allocator, &env);
+    return status;
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
 
 typedef struct source {
     const char *path;
@@ -192,7 +205,12 @@ static gantry_status compile_model(gantry_session *session, gantry_error *err)
     if (status != GANTRY_OK)
         return status;
     begin = gt_now_ns();
-    status = own_constants(session, err);
+    status = bind_static(session, err);
+    gt_session_phase(session, "bind", begin);
+    if (status != GANTRY_OK)
+        return status;
+    begin = gt_now_ns();
+    status = gt_session_own_constants(session, err);
     gt_session_phase(session, "own_constants", begin);
     return status;
 }
@@ -256,6 +274,7 @@ static gantry_status create(gantry_runtime *runtime, const source *from, const g
     uint64_t begin = gt_now_ns();
     gantry_status status = build(session, options, from, &session->failure);
     session->create_ns = (double)(gt_now_ns() - begin);
+    session->created = status == GANTRY_OK;
     if (status != GANTRY_OK) {
         session->failure.code = status;
         if (err && err->struct_bytes >= sizeof *err)

@@ -48,6 +48,7 @@ struct gantry_session {
     atomic_uint executing_count; /* of them, those that execute now */
     GT_VEC(gt_phase) phases;
     double create_ns;
+    bool created;
     gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
 };
 
@@ -63,6 +64,9 @@ void gt_session_phase(gantry_session *session, const char *name, uint64_t since_
 
 /* Infers and rewrites a graph of the session with its options; folds with the CPU's kernels. */
 gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gantry_error *err);
+
+/* Copies or forgets constants that lie in mapped files, and unmaps those: no run reads a model file. */
+gantry_status gt_session_own_constants(gantry_session *session, gantry_error *err);
 
 /* Frees everything; run_count must be 0. */
 void gt_session_free(gantry_session *session);

@@ -65,9 +65,7 @@ void gt_variant_destroy(gt_variant **inout_variant)
     *inout_variant = NULL;
 }
 
-/* ---- judging
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 typedef struct judge_self {
     const gantry_provider *table;
@@ -141,9 +139,7 @@ done:
     return status;
 }
 
-/* ---- compiling
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 static const char *const BODY_ROLES[2][2] = {{"body", NULL}, {"then_branch", "else_branch"}};
 
@@ -325,8 +321,7 @@ static gantry_status place_and_compile(gt_variant *variant, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- symbols of segments
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- symbols of segments --------------------------------------------------------------------- */
 
 /* Marks the symbols that e is built of. */
 static void mark_symbols(const gt_exprs *exprs, gt_expr e, uint8_t *seen, uint8_t *symbols)
@@ -500,9 +495,7 @@ static gantry_status make_segments(gt_variant *variant, gantry_error *err)
     return status;
 }
 
-/* ---- choices
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 /* An If whose condition is an expression over what is known when this graph is entered. */
 static bool is_choice(const gt_graph *graph, const gt_node *node)

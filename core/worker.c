@@ -66,9 +66,7 @@ static struct timespec time_of(uint64_t ns)
     return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
-/* ---- deadlines
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 static void *watch(void *arg)
 {
@@ -116,8 +114,7 @@ void gt_worker_disarm(gantry_run *run)
     pthread_mutex_unlock(&run->worker->lock);
 }
 
-/* ---- asynchronous runs
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- asynchronous runs ----------------------------------------------------------------------- */
 
 static void *execute(void *arg)
 {

@@ -17,9 +17,7 @@ typedef struct gt_op gt_op; /* op.h */
 typedef struct gt_graph gt_graph;
 typedef struct gt_model gt_model;
 
-/* ---- constants
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 typedef enum gt_constant_origin {
     GT_CONSTANT_MEMORY, /* data is in the model's arena, or owned */
@@ -53,9 +51,7 @@ typedef struct gt_file {
     bool mapped; /* map is ours to unmap */
 } gt_file;
 
-/* ---- lineage
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- lineage --------------------------------------------------------------------------------- */
 
 /* One node of the file, whatever became of it. name is unique and stable: the file's name, else "OP_k" by
  * position; bodies are prefixed "outer.role.", functions "caller/". */
@@ -77,8 +73,7 @@ typedef struct gt_lineage {
     const char *pass; /* the pass that made the node; NULL: it is as in the file */
 } gt_lineage;
 
-/* ---- values and nodes
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- values and nodes ------------------------------------------------------------------------ */
 
 typedef struct gt_use {
     uint32_t node;  /* node id; GT_NONE: graph output */
@@ -225,8 +220,7 @@ struct gt_model {
 gantry_status gt_model_create(gt_allocator *allocator, gt_model **out_model, gantry_error *err);
 void gt_model_destroy(gt_model **model); /* closes and unmaps files */
 
-/* ---- building and changing
- * ------------------------------------------------------------------------------------------------ */
+/* ---- building and changing ------------------------------------------------------------------- */
 
 gantry_status gt_graph_create(gt_model *model, gt_graph *parent, uint32_t parent_node, const char *name,
                               const char *scope, gt_graph **out_graph, gantry_error *err);
@@ -288,8 +282,7 @@ gantry_status gt_graph_clone(const gt_graph *graph, gt_graph **out_graph, gantry
  * "branch_not_taken". */
 gantry_status gt_graph_inline_body(gt_graph *graph, uint32_t node, uint32_t body, gantry_error *err);
 
-/* ---- reading a node
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- reading a node -------------------------------------------------------------------------- */
 
 const gantry_attribute *gt_node_attribute(const gt_node *node, const char *name);
 int64_t gt_node_int(const gt_node *node, const char *name, int64_t otherwise);
@@ -314,18 +307,14 @@ gantry_status gt_constant_data(gt_model *model, uint32_t constant, const void **
 /* Appends "name: float32[batch,3,224,224]". */
 void gt_value_print(const gt_graph *graph, uint32_t value, gt_text *text);
 
-/* ---- logs
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- logs ------------------------------------------------------------------------------------ */
 
 gantry_status gt_model_log_rewrite(gt_model *model, const char *rule, const char *node, const char *state,
                                    const char *guard, gantry_error *err);
 gantry_status gt_model_note(gt_model *model, const char *code, const char *node, gantry_error *err,
                             const char *format, ...) GANTRY_PRINTF(5, 6);
 
-/* ---- reading ONNX
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ONNX ---------------------------------------------------------------------------- */
 
 /* Limits on what a file may ask for; 0 in a field means the default. */
 typedef struct gt_read_limits {
