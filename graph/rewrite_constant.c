@@ -1,0 +1,205 @@
+/* Constants as numbers: reading elements as doubles, rounding doubles once to an element type, new constants.
+ */
+#include "rewrite_internal.h"
+
+#include <math.h>
+
+/* A float format of at most 16 bits: sign, exponent bits, fraction bits. */
+typedef struct small_format {
+    int exponent_bits, fraction_bits;
+} small_format;
+
+static const small_format half_format = {5, 10}, brain_format = {8, 7};
+
+static double small_to_double(small_format format, uint16_t bits)
+{
+    int fraction = bits & ((1 << format.fraction_bits) - 1);
+    int exponent = (bits >> format.fraction_bits) & ((1 << format.exponent_bits) - 1);
+    int bias = (1 << (format.exponent_bits - 1)) - 1;
+    double magnitude;
+    if (exponent == (1 << format.exponent_bits) - 1)
+        magnitude = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexp(fraction, 1 - bias - format.fraction_bits);
+    else
+        magnitude = ldexp(fraction + (1 << format.fraction_bits), exponent - bias - format.fraction_bits);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+/* One rounding, ties to even: the quantum of the result's binade divides the value exactly in double, and
+ * rint rounds the quotient. */
+static uint16_t double_to_small(small_format format, double value)
+{
+    int bias = (1 << (format.exponent_bits - 1)) - 1, exponent;
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    uint16_t infinity = (uint16_t)(((1 << format.exponent_bits) - 1) << format.fraction_bits);
+    if (isnan(value))
+        return (uint16_t)(sign | infinity | (1 << (format.fraction_bits - 1)));
+    if (isinf(value))
+        return sign | infinity;
+    frexp(value, &exponent); /* the value is below 2^exponent */
+    int lowest = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    double quanta = rint(ldexp(fabs(value), format.fraction_bits - lowest));
+    /* A normal number's leading bit is implied by the exponent field, so adding the fields carries right. */
+    double fields = quanta + ldexp(lowest + bias - 1, format.fraction_bits);
+    return fields >= infinity ? sign | infinity : (uint16_t)(sign | (uint16_t)fields);
+}
+
+#define GT_REWRITE_NUMBERS(X)                                                                                \
+    X(GANTRY_FLOAT32, float)                                                                                 \
+    X(GANTRY_FLOAT64, double)                                                                                \
+    X(GANTRY_INT8, int8_t)                                                                                   \
+    X(GANTRY_UINT8, uint8_t)                                                                                 \
+    X(GANTRY_BOOL, uint8_t)                                                                                  \
+    X(GANTRY_INT16, int16_t)                                                                                 \
+    X(GANTRY_UINT16, uint16_t)                                                                               \
+    X(GANTRY_INT32, int32_t)                                                                                 \
+    X(GANTRY_UINT32, uint32_t)                                                                               \
+    X(GANTRY_INT64, int64_t)                                                                                 \
+    X(GANTRY_UINT64, uint64_t)
+
+bool gt_rewrite_is_number(gantry_dtype dtype)
+{
+    switch (dtype) {
+#define X(id, type) case id:
+        GT_REWRITE_NUMBERS(X)
+#undef X
+    case GANTRY_FLOAT16:
+    case GANTRY_BFLOAT16:
+        return true;
+    default:
+        return false;
+    }
+}
+
+double gt_rewrite_load(gantry_dtype dtype, const void *data, uint64_t k)
+{
+    switch (dtype) {
+#define X(id, type)                                                                                          \
+    case id: {                                                                                               \
+        type element;                                                                                        \
+        memcpy(&element, (const char *)data + k * sizeof element, sizeof element);                           \
+        return (double)element;                                                                              \
+    }
+        GT_REWRITE_NUMBERS(X)
+#undef X
+    case GANTRY_FLOAT16:
+    case GANTRY_BFLOAT16: {
+        uint16_t bits;
+        memcpy(&bits, (const char *)data + 2 * k, 2);
+        return small_to_double(dtype == GANTRY_FLOAT16 ? half_format : brain_format, bits);
+    }
+    default:
+        return NAN;
+    }
+}
+
+void gt_rewrite_store(gantry_dtype dtype, void *data, uint64_t k, double value)
+{
+    if (dtype == GANTRY_FLOAT32) {
+        float narrow = (float)value;
+        memcpy((char *)data + 4 * k, &narrow, 4);
+    } else if (dtype == GANTRY_FLOAT64) {
+        memcpy((char *)data + 8 * k, &value, 8);
+    } else {
+        uint16_t bits = double_to_small(dtype == GANTRY_FLOAT16 ? half_format : brain_format, value);
+        memcpy((char *)data + 2 * k, &bits, 2);
+    }
+}
+
+uint64_t gt_rewrite_element_count(const gt_constant *constant)
+{
+    uint64_t count = 1;
+    for (uint32_t k = 0; k < constant->rank; k++)
+        count *= (uint64_t)constant->dims[k];
+    return count;
+}
+
+gantry_status gt_rewrite_constant(const gt_rewrite_context *context, uint32_t value_id,
+                                  const gt_constant **out_constant, const void **out_data, gantry_error *err)
+{
+    const gt_value *value = gt_rewrite_value(context, value_id);
+    *out_constant = NULL;
+    *out_data = NULL;
+    if (!value || !gt_value_is_constant(value))
+        return GANTRY_OK;
+    GT_TRY(gt_constant_data(context->model, value->constant, out_data, err));
+    *out_constant = &context->model->constants.data[value->constant];
+    return GANTRY_OK;
+}
+
+bool gt_rewrite_scalar(const gt_rewrite_context *context, uint32_t value, double *out_number)
+{
+    const gt_constant *constant;
+    const void *data;
+    if (gt_rewrite_constant(context, value, &constant, &data, NULL) != GANTRY_OK || !constant ||
+        gt_rewrite_element_count(constant) != 1 || !gt_rewrite_is_number(constant->dtype))
+        return false;
+    *out_number = gt_rewrite_load(constant->dtype, data, 0);
+    return true;
+}
+
+const double *gt_rewrite_doubles(gt_rewrite_context *context, uint32_t value, uint64_t *out_count)
+{
+    const gt_constant *constant;
+    const void *data;
+    *out_count = 0;
+    if (gt_rewrite_constant(context, value, &constant, &data, NULL) != GANTRY_OK || !constant ||
+        !gt_rewrite_is_float(constant->dtype))
+        return NULL;
+    uint64_t count = gt_rewrite_element_count(constant);
+    double *numbers = GT_ARENA_ARRAY(&context->scratch, double, count);
+    for (uint64_t k = 0; numbers && k < count; k++)
+        numbers[k] = gt_rewrite_load(constant->dtype, data, k);
+    *out_count = numbers ? count : 0;
+    return numbers;
+}
+
+/* A constant with room for its bytes, held by no value yet. */
+static gantry_status new_constant(gt_model *model, const char *name, gantry_dtype dtype, uint32_t rank,
+                                  const int64_t *dims, size_t bytes, void **out_data, uint32_t *out_constant,
+                                  gantry_error *err)
+{
+    void *data = gt_arena_alloc(&model->arena, bytes);
+    gt_constant constant = {.name = name,
+                            .dtype = dtype,
+                            .rank = rank,
+                            .dims = gt_arena_copy(&model->arena, dims, rank * sizeof *dims),
+                            .bytes = bytes,
+                            .origin = GT_CONSTANT_MEMORY,
+                            .data = data};
+    if (!data || !constant.dims)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    *out_data = data;
+    return gt_model_add_constant(model, &constant, out_constant, err);
+}
+
+gantry_status gt_rewrite_add_constant(gt_rewrite_context *context, const char *stem, gantry_dtype dtype,
+                                      uint32_t rank, const int64_t *dims, size_t bytes, void **out_data,
+                                      uint32_t *out_value, gantry_error *err)
+{
+    char name[256];
+    gt_graph *graph = context->graph;
+    int length = snprintf(name, sizeof name, "%s:%s", stem, context->rule->name);
+    bool usable = length > 0 && length < (int)sizeof name && gt_graph_find_value(graph, name) == GT_NONE;
+    GT_TRY(gt_graph_add_value(graph, usable ? name : NULL, out_value, err));
+    uint32_t constant;
+    GT_TRY(new_constant(context->model, graph->values.data[*out_value]->name, dtype, rank, dims, bytes,
+                        out_data, &constant, err));
+    return gt_value_set_constant(graph, *out_value, constant, err);
+}
+
+gantry_status gt_rewrite_make_constant(gt_rewrite_context *context, gt_graph *graph, uint32_t value_id,
+                                       gantry_dtype dtype, uint32_t rank, const int64_t *dims,
+                                       const void *bytes, size_t byte_count, gantry_error *err)
+{
+    gt_value *value = graph->values.data[value_id];
+    void *data;
+    uint32_t constant;
+    GT_TRY(new_constant(context->model, value->name, dtype, rank, dims, byte_count, &data, &constant, err));
+    if (byte_count)
+        memcpy(data, bytes, byte_count);
+    value->producer = GT_NONE;
+    value->producer_output = 0;
+    return gt_value_set_constant(graph, value_id, constant, err);
+}
