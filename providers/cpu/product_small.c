@@ -144,7 +144,30 @@ static void rows_of_panel(const float *a, int64_t a_row, const float *b, int64_t
         panel_1(a + (rows - 1) * a_row, a_row, b, b_row, k, y + (rows - 1) * y_row, y_row);
 }
 
-/* rows x up to 64 columns of one matrix, post-ops included. Results of a cut panel go through a buffer. */
+/* Up to 4 rows of one packed panel; a cut panel goes through a buffer. */
+static void packed_tile(const float *a, int64_t a_row, const float *panel, int64_t k, float *y, int64_t y_row,
+                        int64_t rows, int64_t columns)
+{
+    float buffer[MAX_ROWS * PANEL];
+    if (columns == PANEL) {
+        rows_of_panel(a, a_row, panel, PANEL, k, y, y_row, rows);
+        return;
+    }
+    rows_of_panel(a, a_row, panel, PANEL, k, buffer, PANEL, rows);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(y + r * y_row, buffer + r * PANEL, (size_t)columns * sizeof *y);
+}
+
+void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,
+                       int64_t first, float *y, int64_t y_row)
+{
+    int64_t columns = n - first < PANEL ? n - first : PANEL;
+    for (int64_t m = 0; m < rows; m += MAX_ROWS)
+        packed_tile(a + m * a_row, a_row, packed + first * k, k, y + m * y_row + first, y_row,
+                    rows - m < MAX_ROWS ? rows - m : MAX_ROWS, columns);
+}
+
+/* rows x up to 64 columns of one matrix, post-ops included. */
 static void compute_tile(const small_state *state, const cpu_call *call, int64_t matrix, int64_t m,
                          int64_t rows, int64_t n)
 {
@@ -153,13 +176,8 @@ static void compute_tile(const small_state *state, const cpu_call *call, int64_t
     cpu_product_offsets(p, matrix, &a_at, &b_at);
     const float *a = (const float *)call->inputs[0] + a_at + m * p->a_row;
     float *y = (float *)call->outputs[0] + (matrix * p->m + m) * p->n + n;
-    float buffer[MAX_ROWS * PANEL];
     if (state->packed) {
-        const float *b = state->packed + n * p->k;
-        bool whole = columns == PANEL;
-        rows_of_panel(a, p->a_row, b, PANEL, p->k, whole ? y : buffer, whole ? p->n : PANEL, rows);
-        for (int64_t r = 0; r < rows && !whole; r++)
-            memcpy(y + r * p->n, buffer + r * PANEL, (size_t)columns * sizeof *y);
+        packed_tile(a, p->a_row, state->packed + n * p->k, p->k, y, p->n, rows, columns);
     } else {
         const float *b = (const float *)call->inputs[1] + b_at + n;
         if (columns == PANEL)
@@ -196,6 +214,23 @@ static gantry_status small_run(const void *self, const cpu_call *call)
     return GANTRY_OK;
 }
 
+size_t cpu_panel_bytes(int64_t k, int64_t n)
+{
+    return (size_t)((n + PANEL - 1) / PANEL) * (size_t)k * PANEL * sizeof(float);
+}
+
+void cpu_panel_pack(const float *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n, float *packed)
+{
+    for (int64_t first = 0; first < n; first += PANEL)
+        for (int64_t j = 0; j < k; j++, packed += PANEL) {
+            int64_t columns = n - first < PANEL ? n - first : PANEL;
+            for (int64_t c = 0; c < columns; c++)
+                packed[c] = b[j * b_row + (first + c) * b_column];
+            for (int64_t c = columns; c < PANEL; c++)
+                packed[c] = 0;
+        }
+}
+
 typedef struct pack_job {
     const cpu_product *product;
     const float *source;
@@ -205,15 +240,7 @@ static gantry_status pack_panels(void *arg, void *packed)
 {
     const pack_job *job = arg;
     const cpu_product *p = job->product;
-    float *target = packed;
-    for (int64_t n = 0; n < p->n; n += PANEL)
-        for (int64_t k = 0; k < p->k; k++, target += PANEL) {
-            int64_t columns = p->n - n < PANEL ? p->n - n : PANEL;
-            for (int64_t c = 0; c < columns; c++)
-                target[c] = job->source[k * p->b_row + (n + c) * p->b_column];
-            for (int64_t c = columns; c < PANEL; c++)
-                target[c] = 0;
-        }
+    cpu_panel_pack(job->source, p->b_row, p->b_column, p->k, p->n, packed);
     return GANTRY_OK;
 }
 
@@ -254,8 +281,7 @@ gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cp
         pack_job job = {product, build->inputs[1].data};
         uint64_t key =
             0x50414e454c363400u + (uint64_t)(product->b_column != 1); /* "PANEL64", transposed or not */
-        size_t panels = (size_t)(product->n + PANEL - 1) / PANEL;
-        state->packed = cpu_pack(build, &build->inputs[1], key, panels * (size_t)product->k * PANEL * 4,
+        state->packed = cpu_pack(build, &build->inputs[1], key, cpu_panel_bytes(product->k, product->n),
                                  pack_panels, &job);
         if (!state->packed)
             return GANTRY_RESOURCE;
