@@ -13,4 +13,4 @@ if [ ! -f $venv/complete ]; then
     touch $venv/complete
 fi
 PYTHONDONTWRITEBYTECODE=1 exec $venv/bin/python "$corpus/bench/peers.py" \
-    --engine "gantry=$PWD/build/release/gantry bench {model} --input {inputs_npz} --seconds {seconds} --threads {threads} --output {out_npz}" "$@"
+    --engine "gantry=$PWD/build/release/gantry bench {model} --inputs {inputs_npz} --seconds {seconds} --threads {threads} --outputs {out_npz} --json" "$@"
