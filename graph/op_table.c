@@ -235,6 +235,7 @@ static const gt_op table[] = {
     ONNX(Where, 9, where, 0, ELEMENTWISE | PROPAGATES),
     ONNX(Xor, 7, xor, 0, SYMMETRIC | PROPAGATES),
     GANTRY(Gelu, 1, same),
+    GANTRY(HardSwish, 1, same),
     GANTRY(LayerNorm, 3, layer_norm),
     GANTRY(Silu, 1, same),
 };

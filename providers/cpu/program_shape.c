@@ -205,6 +205,24 @@ static gantry_status add_step(shaper *s, const cpu_kernel *kernel, uint32_t grou
  * ---------------------------------------------------------------------------------------------------------
  */
 
+/* Elements that the host knew at reshape, of a value that is no input of the partition: a copy serves as the
+ * operand. */
+static gantry_status place_host_value(shaper *s, uint32_t value, const cpu_tensor *tensor,
+                                      cpu_place *out_place)
+{
+    cpu_places *places = &s->places[value];
+    size_t bytes = cpu_tensor_bytes(tensor);
+    void *copy = gt_arena_copy(&s->shaped->arena, tensor->data, bytes);
+    if (!copy)
+        return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
+    *out_place = (cpu_place){GANTRY_NO_ID, 0, bytes};
+    GT_TRY(add_storage(s, (cpu_storage){.base = CPU_BASE_CONSTANT, .address = copy, .bytes = bytes},
+                       &out_place->storage));
+    places->known[CPU_PLAIN] = true;
+    places->at[CPU_PLAIN] = *out_place;
+    return GANTRY_OK;
+}
+
 /* The place of a value in that layout; converted by a step of its own when it lies in the other only. */
 static gantry_status place_in(shaper *s, cpu_build *build, uint32_t value, const cpu_tensor *tensor,
                               cpu_layout layout, cpu_place *out_place)
@@ -215,6 +233,8 @@ static gantry_status place_in(shaper *s, cpu_build *build, uint32_t value, const
         *out_place = places->at[layout];
         return GANTRY_OK;
     }
+    if (!places->known[other] && tensor->data)
+        return place_host_value(s, value, tensor, out_place);
     if (!places->known[other])
         return gt_fail(s->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, build->node->name,
                        "'%s' is read before it is computed", value_of(s, value)->name);
