@@ -17,6 +17,13 @@ static void print(printer *p, gt_expr e, int around);
 static void print_infix(printer *p, const gt_expr_node *node, const char *sign, int strength, int around)
 {
     bool brackets = strength < around;
+    int64_t factor;
+    if (node->kind == GT_EXPR_MUL && gt_expr_is_const(p->exprs, node->a, &factor) && factor == -1) {
+        gt_text_printf(p->text, "%s-", around > SUM ? "(" : "");
+        print(p, node->b, PRODUCT);
+        gt_text_printf(p->text, "%s", around > SUM ? ")" : "");
+        return;
+    }
     gt_text_printf(p->text, "%s", brackets ? "(" : "");
     print(p, node->a, strength);
     gt_text_printf(p->text, "%s", sign);
@@ -56,10 +63,17 @@ static void print_select(printer *p, const gt_expr_node *node, int around)
     gt_text_printf(p->text, "%s", around > CHOICE ? ")" : "");
 }
 
-static const char *symbol_name(const gt_exprs *exprs, gt_expr e)
+/* The one name of all symbols that e is broadcast from, or NULL: broadcast(batch, batch) is "batch". */
+static const char *common_name(const gt_exprs *exprs, gt_expr e, unsigned depth)
 {
-    const gt_symbol *symbol = gt_expr_as_symbol(exprs, e);
-    return symbol ? symbol->name : NULL;
+    const gt_expr_node *node = &exprs->nodes.data[e];
+    if (node->kind == GT_EXPR_SYMBOL)
+        return exprs->symbols.data[node->a].name;
+    if (node->kind != GT_EXPR_BROADCAST || depth > 8)
+        return NULL;
+    const char *left = common_name(exprs, node->a, depth + 1),
+               *right = common_name(exprs, node->b, depth + 1);
+    return left && right && strcmp(left, right) == 0 ? left : NULL;
 }
 
 /* The constant that e can only be when it has a value: broadcast(n, 64) is 64. */
@@ -76,11 +90,11 @@ static bool broadcast_constant(const gt_exprs *exprs, gt_expr e, unsigned depth,
 static void print_broadcast(printer *p, gt_expr e, const gt_expr_node *node, int around)
 {
     int64_t value;
-    const char *left = symbol_name(p->exprs, node->a), *right = symbol_name(p->exprs, node->b);
+    const char *name = common_name(p->exprs, e, 0);
     if (broadcast_constant(p->exprs, e, 0, &value))
         gt_text_printf(p->text, "%lld", (long long)value);
-    else if (left && right && strcmp(left, right) == 0)
-        gt_text_printf(p->text, "%s", left);
+    else if (name)
+        gt_text_printf(p->text, "%s", name);
     else
         print_call(p, node, "broadcast");
 }

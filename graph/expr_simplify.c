@@ -59,17 +59,37 @@ static gt_expr make_sum(gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr b
 
 /* ---- divisions */
 
-/* (x / c1) / c2 = x / (c1 * c2) for constants above 0. */
+/* The floor division that is all of e but for a constant: e = (x / c) + more. */
+static bool as_division(const gt_exprs *exprs, gt_expr e, gt_expr *out_division, int64_t *out_more)
+{
+    const gt_expr_node *node = node_of(exprs, e);
+    *out_more = 0;
+    *out_division = e;
+    if (node->kind == GT_EXPR_ADD || node->kind == GT_EXPR_SUB) {
+        if (!gt_expr_is_const(exprs, node->b, out_more))
+            return false;
+        *out_division = node->a;
+        if (node->kind == GT_EXPR_SUB)
+            *out_more = -*out_more;
+    }
+    return node_of(exprs, *out_division)->kind == GT_EXPR_FLOORDIV;
+}
+
+/* (x / c1 + k) / c2 = (x + k * c1) / (c1 * c2) for constants above 0. */
 static bool divide_twice(gt_exprs *exprs, gt_expr a, gt_expr b, gt_expr *out)
 {
-    const gt_expr_node *inner = node_of(exprs, a);
-    int64_t first, second, both;
-    if (inner->kind != GT_EXPR_FLOORDIV || !gt_expr_is_const(exprs, inner->b, &first) ||
-        !gt_expr_is_const(exprs, b, &second) || first < 1 || second < 1 ||
-        __builtin_mul_overflow(first, second, &both))
+    gt_expr division;
+    int64_t first, second, both, more, shift;
+    if (!as_division(exprs, a, &division, &more))
         return false;
-    gt_expr numerator = inner->a, divisor = gt_expr_const(exprs, both);
-    *out = gt_expr_make(exprs, GT_EXPR_FLOORDIV, numerator, divisor, 0);
+    const gt_expr_node *inner = node_of(exprs, division);
+    if (!gt_expr_is_const(exprs, inner->b, &first) || !gt_expr_is_const(exprs, b, &second) || first < 1 ||
+        second < 1 || __builtin_mul_overflow(first, second, &both) ||
+        __builtin_mul_overflow(first, more, &shift))
+        return false;
+    gt_expr numerator = inner->a;
+    numerator = gt_expr_make(exprs, GT_EXPR_ADD, numerator, gt_expr_const(exprs, shift), 0);
+    *out = gt_expr_make(exprs, GT_EXPR_FLOORDIV, numerator, gt_expr_const(exprs, both), 0);
     return true;
 }
 

@@ -241,8 +241,9 @@ static gantry_status check_output_types(gt_graph *graph, gantry_error *err)
                 err, GANTRY_MODEL_TYPE, GANTRY_STAGE_LOAD, node ? node->name : NULL,
                 "graph output '%s' is declared %s, but %s%s%s makes it %s. Correct the declaration or "
                 "insert a Cast.",
-                value->name, gantry_dtype_text(value->declared_dtype), node ? "node '" : "the value behind it",
-                node ? node->name : "", node ? "'" : "", gantry_dtype_text(value->dtype));
+                value->name, gantry_dtype_text(value->declared_dtype),
+                node ? "node '" : "the value behind it", node ? node->name : "", node ? "'" : "",
+                gantry_dtype_text(value->dtype));
         }
     }
     return GANTRY_OK;

@@ -29,6 +29,69 @@ static void push_check(gt_infer *infer, const gt_shape_check *check)
     graph->checks[graph->check_count++] = *check;
 }
 
+/* ---- extents that checks make equal */
+
+static gt_expr find_root(const gt_infer_state *state, gt_expr e)
+{
+    while (e < state->equal_count && state->equal[e] != e)
+        e = state->equal[e];
+    return e;
+}
+
+gt_expr gt_infer_root(const gt_infer *infer, gt_expr e)
+{
+    if (e == GT_EXPR_UNKNOWN)
+        return e;
+    for (const gt_infer_state *state = infer->state; state; state = state->parent)
+        e = find_root(state, e);
+    return e;
+}
+
+static bool reserve_equal(gt_infer *infer, gt_expr e)
+{
+    gt_infer_state *state = infer->state;
+    if (e < state->equal_count)
+        return true;
+    uint32_t count = infer->exprs->nodes.count * 2 + 64;
+    gt_expr *grown = gt_arena_array(state->scratch, count, sizeof *grown);
+    if (!grown) {
+        state->failed = true;
+        return false;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        grown[k] = k < state->equal_count ? state->equal[k] : k;
+    state->equal = grown;
+    state->equal_count = count;
+    return true;
+}
+
+/* True when a says more than b, or is known earlier: a constant, an input, what was there first. */
+static bool is_simpler(const gt_infer *infer, gt_expr a, gt_expr b)
+{
+    gt_expr_facts x = gt_expr_known_facts(infer->exprs, a), y = gt_expr_known_facts(infer->exprs, b);
+    bool const_a = gt_is_const(infer, a, NULL), const_b = gt_is_const(infer, b, NULL);
+    if (const_a != const_b)
+        return const_a;
+    if (x.depth != y.depth || x.segment != y.segment)
+        return x.depth < y.depth || (x.depth == y.depth && x.segment < y.segment);
+    return a < b;
+}
+
+void gt_infer_unite(gt_infer *infer, gt_expr a, gt_expr b)
+{
+    if (a == GT_EXPR_UNKNOWN || b == GT_EXPR_UNKNOWN)
+        return;
+    a = gt_infer_root(infer, a);
+    b = gt_infer_root(infer, b);
+    if (a == b)
+        return;
+    gt_expr root = is_simpler(infer, a, b) ? a : b, other = root == a ? b : a;
+    if (reserve_equal(infer, other))
+        infer->state->equal[other] = root;
+}
+
+/* ---- checks */
+
 static uint32_t input_value(const gt_infer *infer, uint32_t k)
 {
     return k < infer->node->input_count ? infer->node->inputs[k] : GT_NONE;
@@ -63,9 +126,8 @@ gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_
         return gt_infer_fail_pair(infer, &check);
     if (equal != GT_EXPR_UNKNOWN && !gt_is_const(infer, equal, &value))
         push_check(infer, &check);
-    /* The simpler one: a constant, else what came first. */
-    if (gt_is_const(infer, y, &value) || (!gt_is_const(infer, x, &value) && y < x))
-        *out = y;
+    gt_infer_unite(infer, x, y);
+    *out = gt_infer_root(infer, x);
     return GANTRY_OK;
 }
 
@@ -84,6 +146,58 @@ static uint32_t opponent(const gt_infer *infer, uint32_t k, uint32_t axis, gt_ex
             found = i;
     }
     return found;
+}
+
+/* Whether e is x, or one of those that x is broadcast from. */
+static bool is_leaf_of(const gt_infer *infer, gt_expr e, gt_expr x)
+{
+    /* Broadcasts are chains to the left (see make_broadcast). */
+    for (const gt_expr_node *node = &infer->exprs->nodes.data[x];; node = &infer->exprs->nodes.data[x]) {
+        if (e == x)
+            return true;
+        if (node->kind != GT_EXPR_BROADCAST)
+            return false;
+        if (e == node->b)
+            return true;
+        x = node->a;
+    }
+}
+
+/* x against min(x, c): when they broadcast, the result is x, unless x is 1 and c 0. */
+static bool is_least_of(const gt_infer *infer, gt_expr least, gt_expr x)
+{
+    const gt_expr_node *node = &infer->exprs->nodes.data[least];
+    return node->kind == GT_EXPR_MIN && (is_leaf_of(infer, node->a, x) || is_leaf_of(infer, node->b, x)) &&
+           gt_expr_known_facts(infer->exprs, least).low >= 0;
+}
+
+/* A slice that ran empty stands against 1: legal, but the result would be empty too. Files mean min(x, c) to
+ * be x there, so that this is checked instead of carried along in every extent. */
+static void check_not_empty(gt_infer *infer, gt_expr least, gt_expr x, const gt_shape_check *both)
+{
+    gt_expr zero = gt_number(infer, 0);
+    gt_expr holds = gt_make(infer, GT_EXPR_OR, gt_make(infer, GT_EXPR_LT, zero, least),
+                            gt_make(infer, GT_EXPR_EQ, x, zero));
+    gt_shape_check check = *both;
+    check.expr = holds;
+    if (holds != GT_EXPR_UNKNOWN && !gt_is_const(infer, holds, NULL))
+        push_check(infer, &check);
+}
+
+gt_expr gt_infer_broadcast_extent(gt_infer *infer, gt_expr x, gt_expr y, const gt_shape_check *both)
+{
+    if (x == GT_EXPR_UNKNOWN || y == GT_EXPR_UNKNOWN)
+        return GT_EXPR_UNKNOWN;
+    /* Against an extent that is 2 or more everything else is 1 or the same, or the check fails. */
+    if (gt_expr_known_facts(infer->exprs, x).low >= 2)
+        return x;
+    if (gt_expr_known_facts(infer->exprs, y).low >= 2)
+        return y;
+    bool x_is_more = is_least_of(infer, y, x);
+    if (!x_is_more && !is_least_of(infer, x, y))
+        return gt_make(infer, GT_EXPR_BROADCAST, x, y);
+    check_not_empty(infer, x_is_more ? y : x, x_is_more ? x : y, both);
+    return x_is_more ? x : y;
 }
 
 static gantry_status broadcast_axis(gt_infer *infer, gt_expr *inout_extent, uint32_t k, uint32_t axis)
@@ -105,12 +219,7 @@ static gantry_status broadcast_axis(gt_infer *infer, gt_expr *inout_extent, uint
         return gt_infer_fail_pair(infer, &check);
     if (both != GT_EXPR_UNKNOWN && both != x)
         push_check(infer, &check);
-    /* Against an extent that is 2 or more everything else is 1 or the same, or the check fails. */
-    if (gt_expr_known_facts(infer->exprs, y).low >= 2)
-        both = y;
-    if (gt_expr_known_facts(infer->exprs, x).low >= 2)
-        both = x;
-    *inout_extent = both;
+    *inout_extent = gt_infer_broadcast_extent(infer, x, y, &check);
     return GANTRY_OK;
 }
 

@@ -39,7 +39,7 @@ gt_shape gt_in_shape(const gt_infer *infer, uint32_t k)
 {
     gt_shape shape = {.rank = gt_in_rank(infer, k)};
     for (int32_t axis = 0; axis < shape.rank; axis++)
-        shape.dims[axis] = gt_in_value(infer, k)->dims[axis];
+        shape.dims[axis] = gt_infer_root(infer, gt_in_value(infer, k)->dims[axis]);
     return shape;
 }
 
@@ -47,7 +47,8 @@ gt_expr gt_in_dim(const gt_infer *infer, uint32_t k, int32_t axis)
 {
     int32_t rank = gt_in_rank(infer, k);
     axis += axis < 0 ? rank : 0;
-    return axis >= 0 && axis < rank ? gt_in_value(infer, k)->dims[axis] : GT_EXPR_UNKNOWN;
+    return axis >= 0 && axis < rank ? gt_infer_root(infer, gt_in_value(infer, k)->dims[axis])
+                                    : GT_EXPR_UNKNOWN;
 }
 
 static gt_expr size_of(gt_exprs *exprs, int32_t rank, const gt_expr *dims)

@@ -222,7 +222,8 @@ static gantry_status infer_rounds(gt_infer *infer, gt_graph *body, uint32_t coun
             if (value->dtype && out[k].dtype && value->dtype != out[k].dtype)
                 return gt_infer_fail(infer, GANTRY_MODEL_TYPE,
                                      "carried value %u begins as %s, but the body makes it %s ('%s')", k,
-                                     gantry_dtype_text(out[k].dtype), gantry_dtype_text(value->dtype), value->name);
+                                     gantry_dtype_text(out[k].dtype), gantry_dtype_text(value->dtype),
+                                     value->name);
             again = widen(infer, body, first_input + k, value, &out[k]) || again;
         }
         if (infer->state->loops >= PRECISE_LOOPS || pass + 2 == MAX_PASSES)

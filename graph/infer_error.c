@@ -72,7 +72,8 @@ static void show_all(const gt_graph *graph, const shown *all, uint32_t count, gt
     int width[GANTRY_MAX_RANK] = {0}, name_width = 0, type_width = 0, most = 0;
     for (uint32_t k = 0; k < count; k++) {
         int rank = all[k].value->rank < GANTRY_MAX_RANK ? all[k].value->rank : GANTRY_MAX_RANK;
-        int name = (int)strlen(all[k].value->name), type = (int)strlen(gantry_dtype_text(all[k].value->dtype));
+        int name = (int)strlen(all[k].value->name),
+            type = (int)strlen(gantry_dtype_text(all[k].value->dtype));
         name_width = name > name_width ? name : name_width;
         type_width = type > type_width ? type : type_width;
         most = rank > most ? rank : most;

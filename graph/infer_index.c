@@ -99,7 +99,8 @@ gantry_status gt_rule_scatter(gt_infer *infer)
     GT_TRY(check_indices(infer, 1));
     if (gt_in_dtype(infer, 0) && gt_in_dtype(infer, 2) && gt_in_dtype(infer, 0) != gt_in_dtype(infer, 2))
         return gt_infer_fail(infer, GANTRY_MODEL_TYPE, "data is %s, updates are %s; both must have one type",
-                             gantry_dtype_text(gt_in_dtype(infer, 0)), gantry_dtype_text(gt_in_dtype(infer, 2)));
+                             gantry_dtype_text(gt_in_dtype(infer, 0)),
+                             gantry_dtype_text(gt_in_dtype(infer, 2)));
     return gt_rule_same(infer);
 }
 

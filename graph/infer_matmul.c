@@ -20,11 +20,7 @@ static gantry_status batch_axes(gt_infer *infer, uint32_t a, uint32_t b, gt_shap
             return gt_infer_fail_pair(infer, &check);
         if (both != p && both != q)
             gt_infer_check(infer, both, a, (uint32_t)k + 2, b, (uint32_t)k + 2);
-        if (gt_expr_known_facts(infer->exprs, p).low >= 2)
-            both = p;
-        else if (gt_expr_known_facts(infer->exprs, q).low >= 2)
-            both = q;
-        out->dims[out->rank - k] = both;
+        out->dims[out->rank - k] = gt_infer_broadcast_extent(infer, p, q, &check);
     }
     return GANTRY_OK;
 }

@@ -21,10 +21,14 @@ typedef struct gt_infer_state {
     gt_graph *graph;
     gt_arena *scratch; /* of the whole inference, bodies included */
     gt_part *parts;    /* by value id */
-    uint32_t segment;  /* the segment in which this graph begins to run */
-    uint32_t depth;    /* graphs around this one */
-    uint32_t loops;    /* loops around this one */
-    bool failed;       /* memory ran out */
+    /* What checks make equal, as a forest: the parent of each expression that has one. Extents are read and
+     * set as the root, so that shapes do not grow with every input of the same batch size. */
+    gt_expr *equal;
+    uint32_t equal_count;
+    uint32_t segment; /* the segment in which this graph begins to run */
+    uint32_t depth;   /* graphs around this one */
+    uint32_t loops;   /* loops around this one */
+    bool failed;      /* memory ran out */
 } gt_infer_state;
 
 struct gt_infer {
@@ -92,8 +96,14 @@ gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_
                             gt_expr *out);
 /* Fails with both tensors of a check. */
 gantry_status gt_infer_fail_pair(const gt_infer *infer, const gt_shape_check *check);
+/* The simplest extent that is equal to e whenever the checks hold. */
+gt_expr gt_infer_root(const gt_infer *infer, gt_expr e);
+/* From here on both are taken for equal: a check says so. */
+void gt_infer_unite(gt_infer *infer, gt_expr a, gt_expr b);
 /* Remembers that expr must hold at bind; axes counted from the right, 0: the whole tensor. */
 void gt_infer_check(gt_infer *infer, gt_expr expr, uint32_t a, uint32_t axis_a, uint32_t b, uint32_t axis_b);
+/* The extent that x and y broadcast to when the check of both holds. */
+gt_expr gt_infer_broadcast_extent(gt_infer *infer, gt_expr x, gt_expr y, const gt_shape_check *both);
 /* Broadcasts inout_shape, which came from inputs below k, with input k. */
 gantry_status gt_infer_broadcast(gt_infer *infer, gt_shape *inout_shape, uint32_t k);
 /* What every elementwise operator does first: all inputs first..last-1 broadcast. */
@@ -167,13 +177,15 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(same_bool)                                                                                             \
     X(identity)                                                                                              \
     X(not )                                                                                                  \
-    X(abs) X(neg) X(floor) X(ceil) X(sqrt) X(cast) X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(   \
-        same_pair) X(add) X(sub) X(mul) X(div) X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less)     \
-        X(greater) X(less_equal) X(greater_equal) X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) \
-            X(squeeze) X(unsqueeze) X(transpose) X(expand) X(tile) X(concat) X(split) X(slice) X(pad) X(     \
-                depth_to_space) X(space_to_depth) X(center_crop_pad) X(reverse_sequence) X(shape) X(size)    \
-                X(constant) X(constant_of_shape) X(range) X(eye_like) X(random) X(random_like) X(window)     \
-                    X(mel_weights) X(multinomial) X(gather) X(gather_elements) X(gather_nd) X(scatter)       \
+    X(abs)                                                                                                   \
+    X(neg)                                                                                                   \
+    X(floor) X(ceil) X(sqrt) X(cast) X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(    \
+        add) X(sub) X(mul) X(div) X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less) X(greater)       \
+        X(less_equal) X(greater_equal) X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) X(squeeze) \
+            X(unsqueeze) X(transpose) X(expand) X(tile) X(concat) X(split) X(slice) X(pad) X(depth_to_space) \
+                X(space_to_depth) X(center_crop_pad) X(reverse_sequence) X(shape) X(size) X(constant)        \
+                    X(constant_of_shape) X(range) X(eye_like) X(random) X(random_like) X(window) X(          \
+                        mel_weights) X(multinomial) X(gather) X(gather_elements) X(gather_nd) X(scatter)     \
                         X(one_hot) X(top_k) X(non_zero) X(nms) X(compress) X(unique) X(arg)                  \
                             X(tensor_scatter) X(reduce) X(reduce_sum) X(reduce_prod) X(reduce_min) X(        \
                                 reduce_max) X(det) X(conv) X(conv_integer) X(qlinear_conv) X(conv_transpose) \

@@ -33,7 +33,8 @@ static gt_expr clamp_forward(const gt_infer *infer, gt_expr bound, gt_expr exten
 {
     gt_expr zero = gt_number(infer, 0);
     gt_expr_facts facts = gt_expr_known_facts(infer->exprs, bound);
-    gt_expr below = gt_make(infer, GT_EXPR_MIN, bound, extent);
+    /* Of a bound that is 0 or negative only 0 counts from the front. */
+    gt_expr below = facts.high <= 0 ? zero : gt_make(infer, GT_EXPR_MIN, bound, extent);
     gt_expr from_end = gt_make(infer, GT_EXPR_MAX, gt_add(infer, bound, extent), zero);
     if (facts.low >= 0)
         return below;
@@ -52,15 +53,35 @@ static void forward_bounds(const gt_infer *infer, gt_expr start, gt_expr end, gt
         gt_is_const(infer, end, &value) && value >= INT32_MAX ? extent : clamp_forward(infer, end, extent);
 }
 
-/* max(end - start, 0), said simply where one of them is clamped: d - min(s, d) is max(d - s, 0). */
+/* The bound that was clamped to the extent from above: min(b, d). */
+static bool clamped_from(const gt_infer *infer, gt_expr e, gt_expr extent, gt_expr *out_bound)
+{
+    const gt_expr_node *node = &infer->exprs->nodes.data[e];
+    *out_bound = e;
+    if (node->kind == GT_EXPR_MIN && (node->a == extent || node->b == extent)) {
+        *out_bound = node->a == extent ? node->b : node->a;
+        return true;
+    }
+    return gt_expr_known_facts(infer->exprs, e).high <= gt_expr_known_facts(infer->exprs, extent).low;
+}
+
+/* max(end - start, 0), said simply where one of them is clamped: d - min(s, d) is max(d - s, 0), and
+ * min(s + k, d) - min(s, d) is min(k, max(d - s, 0)). */
 static gt_expr forward_length(const gt_infer *infer, gt_expr start, gt_expr end, gt_expr extent)
 {
-    gt_expr zero = gt_number(infer, 0);
-    const gt_expr_node *node = start == GT_EXPR_UNKNOWN ? NULL : &infer->exprs->nodes.data[start];
-    if (node && end == extent && node->kind == GT_EXPR_MIN && (node->a == extent || node->b == extent))
-        start = node->a == extent ? node->b : node->a;
+    gt_expr zero = gt_number(infer, 0), from, to;
+    if (start == GT_EXPR_UNKNOWN || end == GT_EXPR_UNKNOWN || extent == GT_EXPR_UNKNOWN)
+        return GT_EXPR_UNKNOWN;
+    bool clamped = clamped_from(infer, start, extent, &from);
+    gt_expr left = gt_make(infer, GT_EXPR_MAX, gt_sub(infer, extent, from), zero);
+    if (clamped && end == extent)
+        return left;
+    if (clamped && clamped_from(infer, end, extent, &to) && gt_expr_is_nonnegative(infer->exprs, from) &&
+        gt_expr_is_nonnegative(infer->exprs, gt_sub(infer, to, from)))
+        return gt_make(infer, GT_EXPR_MIN, gt_sub(infer, to, from), left);
     /* d - max(d - k, 0) is min(d, k). */
-    else if (node && end == extent && node->kind == GT_EXPR_MAX && (node->a == zero || node->b == zero)) {
+    const gt_expr_node *node = &infer->exprs->nodes.data[start];
+    if (end == extent && node->kind == GT_EXPR_MAX && (node->a == zero || node->b == zero)) {
         gt_expr inner = node->a == zero ? node->b : node->a;
         return gt_make(infer, GT_EXPR_MIN, extent, gt_sub(infer, extent, inner));
     }
