@@ -205,22 +205,24 @@ static gantry_status add_step(shaper *s, const cpu_kernel *kernel, uint32_t grou
  * ---------------------------------------------------------------------------------------------------------
  */
 
-/* Elements that the host knew at reshape, of a value that is no input of the partition: a copy serves as the
- * operand. */
-static gantry_status place_host_value(shaper *s, uint32_t value, const cpu_tensor *tensor,
-                                      cpu_place *out_place)
+/* A value that the host computed for this shape and that nobody hands to a run: its elements are kept in the
+ * shaped program. */
+static gantry_status place_host_value(shaper *s, const cpu_build *build, uint32_t value,
+                                      const cpu_tensor *tensor)
 {
-    cpu_places *places = &s->places[value];
-    size_t bytes = cpu_tensor_bytes(tensor);
-    void *copy = gt_arena_copy(&s->shaped->arena, tensor->data, bytes);
+    const void *data = s->args->host_values ? s->args->host_values[value] : NULL;
+    cpu_place *place = &s->places[value].at[CPU_PLAIN];
+    if (!data && tensor->count)
+        return gt_fail(s->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, build->node->name,
+                       "'%s' is read by '%s' before it is computed", value_of(s, value)->name,
+                       build->node->name);
+    *place = (cpu_place){GANTRY_NO_ID, 0, cpu_tensor_bytes(tensor)};
+    const void *copy = gt_arena_copy(&s->shaped->arena, data, place->bytes);
     if (!copy)
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
-    *out_place = (cpu_place){GANTRY_NO_ID, 0, bytes};
-    GT_TRY(add_storage(s, (cpu_storage){.base = CPU_BASE_CONSTANT, .address = copy, .bytes = bytes},
-                       &out_place->storage));
-    places->known[CPU_PLAIN] = true;
-    places->at[CPU_PLAIN] = *out_place;
-    return GANTRY_OK;
+    s->places[value].known[CPU_PLAIN] = true;
+    return add_storage(s, (cpu_storage){.base = CPU_BASE_CONSTANT, .address = copy, .bytes = place->bytes},
+                       &place->storage);
 }
 
 /* The place of a value in that layout; converted by a step of its own when it lies in the other only. */
@@ -229,15 +231,12 @@ static gantry_status place_in(shaper *s, cpu_build *build, uint32_t value, const
 {
     cpu_places *places = &s->places[value];
     cpu_layout other = layout == CPU_PLAIN ? CPU_NCHW16C : CPU_PLAIN;
+    if (!places->known[CPU_PLAIN] && !places->known[CPU_NCHW16C])
+        GT_TRY(place_host_value(s, build, value, tensor));
     if (places->known[layout]) {
         *out_place = places->at[layout];
         return GANTRY_OK;
     }
-    if (!places->known[other] && tensor->data)
-        return place_host_value(s, value, tensor, out_place);
-    if (!places->known[other])
-        return gt_fail(s->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, build->node->name,
-                       "'%s' is read before it is computed", value_of(s, value)->name);
     if (cpu_layouts_agree(build->provider, tensor)) {
         *out_place = places->at[layout] = places->at[other];
         places->known[layout] = true;
