@@ -15,13 +15,15 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 add_library(gt_xxhash INTERFACE)
 target_link_libraries(gt_xxhash INTERFACE PkgConfig::xxhash)
 
-# Without OpenMP the pragmas are comments: one thread, which is what ThreadSanitizer can follow (libgomp is not instrumented).
+# Without OpenMP the pragmas are comments: our loops run on the calling thread, which ThreadSanitizer can follow (libgomp is
+# not instrumented). Its calls stay: oneDNN brings libgomp along and takes its thread count from it.
 add_library(gt_openmp INTERFACE)
 if(GANTRY_OPENMP)
     find_package(OpenMP REQUIRED COMPONENTS C)
     target_link_libraries(gt_openmp INTERFACE OpenMP::OpenMP_C)
 else()
     target_compile_options(gt_openmp INTERFACE -Wno-unknown-pragmas)
+    target_link_libraries(gt_openmp INTERFACE gomp)
 endif()
 
 # gantry_find(TARGET HEADER LIBRARY-NAMES [INCLUDE dirs] [LIBRARY dirs] [ONLY]): an interface target of a library without

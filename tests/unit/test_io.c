@@ -440,7 +440,7 @@ static void break_file(const char *source, const char *name)
 {
     static unsigned char good[65536], bad[65536];
     size_t size = read_bytes(source, good, sizeof good);
-    size_t step = size > 2000 ? size / 1000 : 1;
+    size_t step = size > 600 ? size / 300 : 1;
     for (size_t at = 0; at < size; at += step) {
         gantry_error err = GANTRY_ERROR_INIT;
         write_bytes(scratch(name), good, at);
