@@ -99,6 +99,11 @@ static uint32_t list_candidates(const cpu_build *build, const cpu_conv *c, candi
     static const candidate blocked = {CPU_NCHW16C, CPU_NCHW16C}, first = {CPU_PLAIN, CPU_NCHW16C},
                            plain = {CPU_PLAIN, CPU_PLAIN}, last = {CPU_NCHW16C, CPU_PLAIN};
     uint32_t count = 0;
+    /* A node that is evaluated alone has plain operands, and nobody to convert them. */
+    if (!build->program) {
+        out[0] = plain;
+        return 1;
+    }
     bool few = c->in_channels < 8 && c->out_channels < 8;
     bool starts = c->in_channels < 8 && build->inputs[0].layout == CPU_PLAIN;
     if (!build->inputs[1].constant || few)

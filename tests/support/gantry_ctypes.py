@@ -91,8 +91,10 @@ class Session:
             else:
                 status = self.lib.gantry_session_create_from_file(runtime.handle, os.fsencode(source), opts, C.byref(self.handle),
                                                                   C.byref(report), runtime.error())
+            err = runtime.err
             self.created = self.render(report) if report else None
-            runtime.check(status, self.created)
+            if status:
+                raise GantryError(self.lib, status, err, self.created)
         finally:
             self.lib.gantry_options_destroy(C.byref(opts))
         runtime.check(self.lib.gantry_run_create(self.handle, C.byref(self.run), runtime.error()))
