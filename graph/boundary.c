@@ -98,9 +98,8 @@ static gantry_status add_value(boundary_list *list, uint32_t value_id, uint32_t 
                                gantry_error *err)
 {
     const gt_placer *placer = list->placer;
-    if (list->done[value_id] || gt_edges_is_known(placer->graph, value_id))
+    if (gt_edges_is_known(placer->graph, value_id))
         return GANTRY_OK;
-    list->done[value_id] = 1;
     find_targets(list, value_id, source_partition);
     uint32_t source = gt_edges_source_domain(placer, value_id);
     double bytes = placer->bytes[value_id];
@@ -137,9 +136,8 @@ gantry_status gt_boundaries_find(gt_placer *placer, gantry_error *err)
     uint32_t value_count = placer->graph->values.count;
     boundary_list list = {.placer = placer};
     list.targets = GT_ARENA_ARRAY(&placer->scratch, target, placer->domain_count);
-    list.done = (uint8_t *)gt_arena_alloc(&placer->scratch, value_count + 1);
     list.output_domains = GT_ARENA_ARRAY(&placer->scratch, uint64_t, value_count + 1);
-    if (!list.targets || !list.done || !list.output_domains)
+    if (!list.targets || !list.output_domains)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     for (uint32_t k = 0; k < placer->graph->outputs.count; k++)
         list.output_domains[placer->graph->outputs.data[k]] |= (uint64_t)1

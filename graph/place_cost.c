@@ -9,11 +9,15 @@
 /* Moves can make neighbours not worth their boundaries, one after the other: passes alternate their direction
  * so that such chains fall in one pass. What is left after this many passes is not worth the time. */
 #define MAX_PASSES 16
+#define MAX_ROUNDS 4
+
+/* Levels: what holds an island together. */
+enum { BY_PROVIDER = 1, BY_DOMAIN = 2 };
 
 typedef struct cost_state {
     gt_placer *placer;
     uint32_t *readers; /* by value and domain: who needs it there as a tensor */
-    uint8_t *moved;    /* by unit: bit 0 by provider, bit 1 by domain */
+    uint8_t *moved;    /* by unit: the levels at which it moved */
     uint32_t *parent;  /* by unit: union-find */
     uint32_t *members; /* units, grouped by island */
     uint32_t *first;   /* by island, one more at the end */
@@ -357,7 +361,7 @@ static gantry_status move_island(cost_state *state, const uint32_t *units, uint3
 static bool may_move(const cost_state *state, const uint32_t *units, uint32_t count, uint8_t level)
 {
     const gt_placer *placer = state->placer;
-    if (placer->executor[units[0]] || (level == 2 && unit_domain(placer, units[0]) == 0))
+    if (placer->executor[units[0]] || (level == BY_DOMAIN && unit_domain(placer, units[0]) == 0))
         return false;
     for (uint32_t k = 0; k < count; k++)
         if (state->moved[units[k]] & level)
@@ -382,14 +386,15 @@ static gantry_status try_island(cost_state *state, uint32_t island, uint8_t leve
     return move_island(state, units, count, target, &compared, err);
 }
 
-static gantry_status move_until_stable(cost_state *state, uint8_t level, gantry_error *err)
+static gantry_status move_until_stable(cost_state *state, uint8_t level, bool *inout_moved, gantry_error *err)
 {
     bool moved = true;
     for (uint32_t pass = 0; moved && pass < MAX_PASSES; pass++) {
         moved = false;
-        list_islands(state, level == 2);
+        list_islands(state, level == BY_DOMAIN);
         for (uint32_t k = 0; k < state->island_count; k++)
             GT_TRY(try_island(state, pass % 2 ? state->island_count - 1 - k : k, level, &moved, err));
+        *inout_moved |= moved;
     }
     return GANTRY_OK;
 }
@@ -454,8 +459,13 @@ gantry_status gt_cost_demote(gt_placer *placer, gantry_error *err)
     if (!make_state(&state))
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     count_readers(&state, false);
-    GT_TRY(move_until_stable(&state, 1, err));
-    GT_TRY(move_until_stable(&state, 2, err));
+    bool moved = true;
+    for (uint32_t round = 0; moved && round < MAX_ROUNDS; round++) {
+        moved = false;
+        GT_TRY(move_until_stable(&state, BY_PROVIDER, &moved, err));
+        if (moved || round == 0)
+            GT_TRY(move_until_stable(&state, BY_DOMAIN, &moved, err));
+    }
     return move_all_to_host(&state, err);
 }
 

@@ -13,7 +13,7 @@ typedef struct edge_builder {
 bool gt_edges_is_known(const gt_graph *graph, uint32_t value_id)
 {
     const gt_value *value = graph->values.data[value_id];
-    return value->constant != GT_NONE ||
+    return gt_value_is_fixed(value) ||
            (value->producer != GT_NONE && graph->nodes.data[value->producer]->at_bind);
 }
 
@@ -50,7 +50,7 @@ static gt_read_kind executor_kind(const gt_graph *graph, const gt_node *node, ui
 static gantry_status add_read(edge_builder *builder, uint32_t node, uint32_t value, gt_read_kind kind,
                               gantry_error *err)
 {
-    if (builder->placer->graph->values.data[value]->constant != GT_NONE)
+    if (gt_value_is_fixed(builder->placer->graph->values.data[value]))
         return GANTRY_OK;
     if (builder->owner[value] == node + 1) {
         gt_read *read = &builder->reads.data[builder->slot[value]];

@@ -59,6 +59,11 @@ static inline bool gt_node_runs(const gt_node *node)
 {
     return !node->removed && !node->at_bind;
 }
+/* An initializer that is also an input may be overwritten: it is no constant. */
+static inline bool gt_value_is_fixed(const gt_value *value)
+{
+    return value->constant != GT_NONE && value->input_index < 0;
+}
 static inline gt_unit *gt_placer_unit(const gt_placer *placer, uint32_t node)
 {
     return &placer->placement->units[placer->placement->unit_of_node[node]];

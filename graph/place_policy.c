@@ -33,7 +33,7 @@ static bool reads_dequantized(const gt_graph *graph, const gt_node *node)
     bool any = false;
     for (uint32_t k = 0; k < node->input_count; k++) {
         const gt_value *value = gt_graph_value(graph, node->inputs[k]);
-        if (!value || value->constant != GT_NONE || !is_float(value->dtype))
+        if (!value || gt_value_is_fixed(value) || !is_float(value->dtype))
             continue;
         if (!is_op(graph, value->producer, "DequantizeLinear"))
             return false;
