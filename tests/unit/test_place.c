@@ -150,6 +150,12 @@ static uint32_t value(fixture *f, const char *name)
     return value_in(f, f->graph, name);
 }
 
+static gt_value *info(fixture *f, const char *name)
+{
+    uint32_t id = value(f, name); /* may move the array of values */
+    return f->graph->values.data[id];
+}
+
 static void input_of(fixture *f, gt_graph *graph, const char *name)
 {
     uint32_t id = value_in(f, graph, name);
@@ -570,11 +576,11 @@ Test(place, int8_between_dq_and_q_is_the_models_own_precision)
     computes_in(f, "dev", ANY, GANTRY_INT8);
     answers(f, "cpu", ANY, 1);
     input(f, "x");
-    f->graph->values.data[value(f, "x")]->dtype = GANTRY_INT8;
+    info(f, "x")->dtype = GANTRY_INT8;
     node(f, "dq", "DequantizeLinear", "x", NULL, "d");
     node(f, "conv", "Conv", "d", NULL, "c");
     node(f, "q", "QuantizeLinear", "c", NULL, "cq");
-    f->graph->values.data[value(f, "cq")]->dtype = GANTRY_INT8;
+    info(f, "cq")->dtype = GANTRY_INT8;
     node(f, "dq2", "DequantizeLinear", "cq", NULL, "e");
     node(f, "act", "Relu", "e", NULL, "y"); /* no Q after it: this one would lose precision */
     output(f, "y");
@@ -619,7 +625,7 @@ static const gt_op RESHAPE = {.name = "Reshape", .domain = "", .shape_operands =
 
 static void make_numbers(fixture *f, const char *name)
 {
-    gt_value *v = f->graph->values.data[value(f, name)];
+    gt_value *v = info(f, name);
     gt_expr *dims = GT_ARENA_ARRAY(&f->model->arena, gt_expr, 1);
     dims[0] = number(f, 2);
     v->dtype = GANTRY_INT64;
@@ -964,7 +970,7 @@ Test(place, a_dequantize_read_by_two_providers_is_copied)
     answers(f, "dev", "Neg", 1);
     answers(f, "cpu", ANY, 1);
     input(f, "q");
-    f->graph->values.data[value(f, "q")]->dtype = GANTRY_INT8;
+    info(f, "q")->dtype = GANTRY_INT8;
     uint32_t dq = node(f, "dq", "DequantizeLinear", "q", NULL, "d");
     node(f, "a", "Neg", "d", NULL, "va");
     node(f, "b", "Abs", "d", NULL, "vb");
@@ -997,7 +1003,7 @@ Test(place, typical_shapes_take_the_symbols_at_their_typical_values)
     dims[0] = gt_expr_make(&f->model->exprs, GT_EXPR_MUL, n, number(f, 2), 0);
     dims[1] = GT_EXPR_UNKNOWN;
     dims[2] = number(f, 3);
-    gt_value *v = f->graph->values.data[value(f, "x")];
+    gt_value *v = info(f, "x");
     v->rank = 3;
     v->dims = dims;
     int64_t shape[GANTRY_MAX_RANK];
