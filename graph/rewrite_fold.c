@@ -119,10 +119,11 @@ static bool is_within_cap(const fold_state *state, const gt_node *node)
     return true;
 }
 
-/* Evaluators may use wide loads, and bytes in a mapped model file lie anywhere. */
-static gantry_status align_data(gt_arena *memory, const void **inout_data, size_t bytes, gantry_error *err)
+/* Evaluators expect elements at their natural alignment; bytes in a mapped model file lie anywhere. */
+static gantry_status align_data(gt_arena *memory, gantry_dtype dtype, const void **inout_data, size_t bytes,
+                                gantry_error *err)
 {
-    if ((uintptr_t)*inout_data % GT_ARENA_ALIGNMENT == 0)
+    if ((uintptr_t)*inout_data % gantry_dtype_bytes(dtype, 1) == 0)
         return GANTRY_OK;
     *inout_data = gt_arena_copy(memory, *inout_data, bytes);
     return *inout_data ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_LOAD);
@@ -143,7 +144,7 @@ static gantry_status input_tensor(fold_state *state, uint32_t value_id, gt_arena
     const void *data;
     GT_TRY(gt_constant_data(model, value->constant, &data, err));
     const gt_constant *constant = &model->constants.data[value->constant];
-    GT_TRY(align_data(memory, &data, constant->bytes, err));
+    GT_TRY(align_data(memory, constant->dtype, &data, constant->bytes, err));
     out_tensor->dtype = constant->dtype;
     out_tensor->rank = constant->rank;
     out_tensor->dims = constant->dims;
