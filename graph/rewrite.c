@@ -130,7 +130,10 @@ gantry_status gt_simplify(gt_graph *graph, const gt_rewrite_options *options, ga
     if (!options->enabled)
         return GANTRY_OK;
     gt_allocator *allocator = graph->model->allocator;
-    gt_rewrite_context context = {.options = options, .model = graph->model, .allocator = allocator};
+    gt_rewrite_context context = {.options = options,
+                                  .model = graph->model,
+                                  .allocator = allocator,
+                                  .is_variant = graph != graph->model->root};
     gt_arena_init(&context.scratch, allocator);
     gt_map_init(&context.evaluate_failures, allocator);
     gantry_status status = apply_all(&context, graph, err);

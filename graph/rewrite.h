@@ -5,8 +5,9 @@
 
 #include "infer.h"
 
-/* Computes one node of graph on constant inputs; outputs[k].dtype and dims come set from inference (or unset
- * when unknown), the callee allocates data in `arena`. */
+/* Computes one node of graph on constant inputs; outputs[k].dtype, rank and dims come set from inference
+ * (dtype GANTRY_UNDEFINED when the type or the shape is not known: the callee sets them), the callee
+ * allocates data in `arena`. */
 typedef gantry_status (*gt_evaluate_fn)(void *self, const gt_graph *graph, uint32_t node,
                                         const gantry_tensor *inputs, gantry_tensor *outputs, gt_arena *arena,
                                         gantry_error *err);

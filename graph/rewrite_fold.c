@@ -153,7 +153,8 @@ static gantry_status input_tensor(fold_state *state, uint32_t value_id, gt_arena
     return GANTRY_OK;
 }
 
-/* What inference knows of an output; a shape that it does not know is left unset. */
+/* What inference knows of an output; when it does not know the shape, nothing is set: rank 0 would be a
+ * shape. */
 static gantry_status output_tensor(fold_state *state, uint32_t value_id, gt_arena *memory,
                                    gantry_tensor *out_tensor, gantry_error *err)
 {
@@ -162,9 +163,9 @@ static gantry_status output_tensor(fold_state *state, uint32_t value_id, gt_aren
     if (value_id == GT_NONE)
         return GANTRY_OK;
     const gt_value *value = state->graph->values.data[value_id];
-    out_tensor->dtype = value->dtype;
     if (!gt_rewrite_static_dims(state->context, value, dims))
         return GANTRY_OK;
+    out_tensor->dtype = value->dtype;
     out_tensor->rank = (uint32_t)value->rank;
     out_tensor->dims = gt_arena_copy(memory, dims, (size_t)value->rank * sizeof *dims);
     return out_tensor->dims ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_LOAD);
@@ -392,8 +393,20 @@ static bool is_folding(const gt_rewrite_options *options)
     return options->fold && gt_rewrite_is_enabled(options, "fold");
 }
 
+/* The graph of another choice of branches has the nodes of the first one, and their notes are there. */
+static bool is_noted(const gt_model *model, const char *node)
+{
+    for (uint32_t k = 0; k < model->notes.count; k++)
+        if (model->notes.data[k].node && strcmp(model->notes.data[k].node, node) == 0 &&
+            strcmp(model->notes.data[k].code, "constant_recomputed") == 0)
+            return true;
+    return false;
+}
+
 static gantry_status note_node(gt_rewrite_context *context, const gt_node *node, gantry_error *err)
 {
+    if (context->is_variant && is_noted(context->model, node->name))
+        return GANTRY_OK;
     return gt_model_note(
         context->model, "constant_recomputed", node->name, err,
         "%s %s reads only constants and is computed again in every run: %s", node->op_type, node->name,

@@ -32,6 +32,7 @@ struct gt_rewrite_context {
     gt_model *model;
     gt_allocator *allocator;
     const gt_rewrite_rule *rule; /* the one being applied */
+    bool is_variant;             /* a graph made of one that was simplified: its misses and notes are known */
     bool infer_now;              /* a rule needs inference before the next one runs */
     GT_VEC(gt_rewrite_miss) misses;
     gt_map evaluate_failures; /* names of nodes the evaluator could not do: not asked again */

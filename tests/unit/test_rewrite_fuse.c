@@ -2,7 +2,7 @@
  * powers of two, so that results are exact. */
 #include "rewrite_fixture.h"
 
-#include <math.h>
+#include "graph/place.h"
 
 /* ---- constants into weights */
 
@@ -314,6 +314,73 @@ Test(rewrite_fuse, layer_norm_guards)
     output(&f, "y");
     simplify(&f);
     CHECK_STATE(&f, "layer_norm", "sqrt1", "skipped", "second_consumer");
+    fixture_free(&f);
+}
+
+Test(rewrite_fuse, a_composite_goes_back_into_its_nodes)
+{
+    fixture f;
+    begin_norm(&f, -1, false);
+    node(&f, "div1", "Div", "d r", "q");
+    node(&f, "scale1", "Mul", "q gamma", "g");
+    node(&f, "bias1", "Add", "beta g", "y");
+    output(&f, "y");
+    simplify(&f);
+    cr_assert_eq(f.graph->order.count, 1);
+    CHECK(&f, gt_graph_expand_composite(f.graph, f.graph->order.data[0], &f.error));
+    CHECK(&f, gt_graph_sort(f.graph, &f.error));
+    CHECK(&f, gt_infer_graph(f.graph, &f.error));
+    cr_assert_eq(f.graph->order.count, 9);
+    cr_assert_str_eq(lineage(&f, find(&f, "sqrt1")), "sqrt1");
+    cr_assert_str_eq(f.graph->nodes.data[output_value(&f, 0)->producer]->name, "bias1");
+    cr_assert_str_eq(removed_by(&f, "sqrt1"), "");
+    fixture_free(&f);
+}
+
+static void everything(fixture *f)
+{
+    begin_norm(f, -1, false);
+    constant(f, "w", GANTRY_FLOAT32, "2,2,1,2", conv_weight);
+    input(f, "z", GANTRY_FLOAT32, "1,2,5,5");
+    node(f, "div1", "Div", "d r", "q");
+    node(f, "scale1", "Mul", "q gamma", "y");
+    node(f, "conv1", "Conv", "z w", "c");
+    batchnorm(f, "bn1", "c", "n");
+    node(f, "sigmoid1", "Sigmoid", "n", "t");
+    node(f, "mul1", "Mul", "n t", "o");
+    output(f, "y");
+    output(f, "o");
+    output(f, "t"); /* a near miss */
+}
+
+Test(rewrite_fuse, running_out_of_memory_anywhere_is_a_status)
+{
+    for (int64_t after = 0;; after++) {
+        fixture f;
+        everything(&f);
+        CHECK(&f, gt_infer_inputs(f.model, NULL, &f.error));
+        atomic_store(&f.allocator.fail_after, after);
+        gantry_status status = gt_simplify(f.graph, &f.options, &f.error);
+        bool reached = atomic_load(&f.allocator.fail_after) < 0;
+        cr_assert(status == GANTRY_RESOURCE || (status == GANTRY_OK && !reached), "allocation %d: status %d",
+                  (int)after, status);
+        fixture_free(&f);
+        if (!reached)
+            break;
+    }
+}
+
+Test(rewrite_fuse, simplifying_again_changes_and_logs_nothing)
+{
+    fixture f;
+    everything(&f);
+    simplify(&f);
+    gt_graph *clone;
+    uint32_t records = f.model->rewrites.count, nodes = f.graph->order.count;
+    CHECK(&f, gt_graph_clone(f.graph, &clone, &f.error));
+    CHECK(&f, gt_simplify(clone, &f.options, &f.error));
+    cr_assert_eq(clone->order.count, nodes);
+    cr_assert_eq(f.model->rewrites.count, records);
     fixture_free(&f);
 }
 
