@@ -291,6 +291,7 @@ gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint3
             return GANTRY_OK;
     out_verdict->supported = 1;
     out_verdict->estimate_source = 'a';
+    out_verdict->estimate_ns = 0;
     out_verdict->executes_in = GANTRY_UNDEFINED;
     for (uint32_t k = 0; k < count; k++) {
         const gantry_node_view *node = graph->nodes[nodes[k]];
