@@ -39,14 +39,14 @@ void gt_exprs_free(gt_exprs *exprs)
 unsigned gt_expr_arity(gt_expr_kind kind)
 {
     static const uint8_t arity[GT_EXPR_KIND_COUNT] = {
-        [GT_EXPR_ADD] = 2,       [GT_EXPR_SUB] = 2,          [GT_EXPR_MUL] = 2,
-        [GT_EXPR_MIN] = 2,       [GT_EXPR_MAX] = 2,          [GT_EXPR_FLOORDIV] = 2,
-        [GT_EXPR_CEILDIV] = 2,   [GT_EXPR_TRUNCDIV] = 2,     [GT_EXPR_MOD] = 2,
-        [GT_EXPR_BROADCAST] = 2, [GT_EXPR_EQ] = 2,           [GT_EXPR_LT] = 2,
-        [GT_EXPR_AND] = 2,       [GT_EXPR_OR] = 2,           [GT_EXPR_NOT] = 1,
-        [GT_EXPR_SELECT] = 3,    [GT_EXPR_TO_REAL] = 1,      [GT_EXPR_TO_INT] = 1,
-        [GT_EXPR_REAL_DIV] = 2,  [GT_EXPR_REAL_FLOOR] = 1,   [GT_EXPR_REAL_CEIL] = 1,
-        [GT_EXPR_REAL_SQRT] = 1, [GT_EXPR_REAL_ROUND32] = 1,
+        [GT_EXPR_ADD] = 2,       [GT_EXPR_SUB] = 2,       [GT_EXPR_MUL] = 2,
+        [GT_EXPR_MIN] = 2,       [GT_EXPR_MAX] = 2,       [GT_EXPR_FLOORDIV] = 2,
+        [GT_EXPR_CEILDIV] = 2,   [GT_EXPR_TRUNCDIV] = 2,  [GT_EXPR_MOD] = 2,
+        [GT_EXPR_SAME] = 2,      [GT_EXPR_BROADCAST] = 2, [GT_EXPR_EQ] = 2,
+        [GT_EXPR_LT] = 2,        [GT_EXPR_AND] = 2,       [GT_EXPR_OR] = 2,
+        [GT_EXPR_NOT] = 1,       [GT_EXPR_SELECT] = 3,    [GT_EXPR_TO_REAL] = 1,
+        [GT_EXPR_TO_INT] = 1,    [GT_EXPR_REAL_DIV] = 2,  [GT_EXPR_REAL_FLOOR] = 1,
+        [GT_EXPR_REAL_CEIL] = 1, [GT_EXPR_REAL_SQRT] = 1, [GT_EXPR_REAL_ROUND32] = 1,
     };
     return arity[kind];
 }

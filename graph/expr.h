@@ -30,6 +30,7 @@ typedef enum gt_expr_kind {
     GT_EXPR_MOD,       /* sign of the divisor, as Python and ONNX Mod with fmod = 0 */
     GT_EXPR_BROADCAST, /* the common extent of two that may be 1; an evaluation error when neither is 1 and
                           they differ */
+    GT_EXPR_SAME,      /* a, which must be b; an evaluation error when it is not */
     GT_EXPR_EQ,
     GT_EXPR_LT,
     GT_EXPR_AND,

@@ -54,6 +54,9 @@ bool gt_expr_compute_int(gt_expr_kind kind, int64_t a, int64_t b, int64_t *out)
         return modulo(a, b, out);
     case GT_EXPR_BROADCAST:
         return broadcast(a, b, out);
+    case GT_EXPR_SAME:
+        *out = a;
+        return a == b;
     case GT_EXPR_EQ:
         *out = a == b;
         return true;

@@ -113,7 +113,7 @@ static void print(printer *p, gt_expr e, int around)
     static const char *const calls[GT_EXPR_KIND_COUNT] = {
         [GT_EXPR_MIN] = "min",          [GT_EXPR_MAX] = "max",        [GT_EXPR_TO_INT] = "int",
         [GT_EXPR_REAL_FLOOR] = "floor", [GT_EXPR_REAL_CEIL] = "ceil", [GT_EXPR_REAL_SQRT] = "sqrt",
-        [GT_EXPR_REAL_ROUND32] = "f32", [GT_EXPR_TO_REAL] = "real",
+        [GT_EXPR_REAL_ROUND32] = "f32", [GT_EXPR_SAME] = "same",      [GT_EXPR_TO_REAL] = "real",
     };
     static const struct {
         const char *sign;

@@ -108,6 +108,10 @@ void gt_expr_range(const gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr 
         *out_low = least(x.low, y.low);
         *out_high = most(x.high, y.high);
         break;
+    case GT_EXPR_SAME:
+        *out_low = most(x.low, y.low);
+        *out_high = least(x.high, y.high);
+        break;
     case GT_EXPR_SELECT:
         *out_low = least(y.low, z.low);
         *out_high = most(y.high, z.high);

@@ -215,6 +215,11 @@ static gt_expr make_equal(gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr
     return gt_expr_intern(exprs, kind, a, b, 0);
 }
 
+static gt_expr make_same(gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr b, gt_expr c)
+{
+    return a == b ? a : gt_expr_intern(exprs, kind, a, b, 0);
+}
+
 static gt_expr make_less(gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr b, gt_expr c)
 {
     int64_t low, high;
@@ -407,6 +412,7 @@ static const make_fn makers[GT_EXPR_KIND_COUNT] = {
     [GT_EXPR_TRUNCDIV] = make_int_division,
     [GT_EXPR_MOD] = make_modulo,
     [GT_EXPR_BROADCAST] = make_broadcast,
+    [GT_EXPR_SAME] = make_same,
     [GT_EXPR_EQ] = make_equal,
     [GT_EXPR_LT] = make_less,
     [GT_EXPR_AND] = make_logic,

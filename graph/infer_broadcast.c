@@ -99,8 +99,10 @@ static uint32_t input_value(const gt_infer *infer, uint32_t k)
 
 void gt_infer_check(gt_infer *infer, gt_expr expr, uint32_t a, uint32_t axis_a, uint32_t b, uint32_t axis_b)
 {
-    int64_t value;
-    if (expr == GT_EXPR_UNKNOWN || (gt_is_const(infer, expr, &value) && value))
+    if (expr == GT_EXPR_UNKNOWN)
+        return;
+    const gt_expr_node *node = &infer->exprs->nodes.data[expr];
+    if (node->kind != GT_EXPR_BROADCAST && node->kind != GT_EXPR_SAME)
         return;
     gt_shape_check check = {expr,   infer->node_id, input_value(infer, a), input_value(infer, b),
                             axis_a, axis_b};
@@ -115,8 +117,8 @@ gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_
     *out = x == GT_EXPR_UNKNOWN ? y : x;
     if (x == GT_EXPR_UNKNOWN || y == GT_EXPR_UNKNOWN || x == y)
         return GANTRY_OK;
-    gt_expr equal = gt_make(infer, GT_EXPR_EQ, x, y);
-    gt_shape_check check = {equal,
+    gt_expr same = gt_make(infer, GT_EXPR_SAME, x, y), equal = gt_make(infer, GT_EXPR_EQ, x, y);
+    gt_shape_check check = {same,
                             infer->node_id,
                             input_value(infer, a),
                             input_value(infer, b),
@@ -124,8 +126,7 @@ gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_
                             (uint32_t)(gt_in_rank(infer, b) - axis_b)};
     if (gt_is_const(infer, equal, &value) && !value)
         return gt_infer_fail_pair(infer, &check);
-    if (equal != GT_EXPR_UNKNOWN && !gt_is_const(infer, equal, &value))
-        push_check(infer, &check);
+    push_check(infer, &check);
     gt_infer_unite(infer, x, y);
     *out = gt_infer_root(infer, x);
     return GANTRY_OK;
@@ -179,8 +180,8 @@ static void check_not_empty(gt_infer *infer, gt_expr least, gt_expr x, const gt_
     gt_expr holds = gt_make(infer, GT_EXPR_OR, gt_make(infer, GT_EXPR_LT, zero, least),
                             gt_make(infer, GT_EXPR_EQ, x, zero));
     gt_shape_check check = *both;
-    check.expr = holds;
-    if (holds != GT_EXPR_UNKNOWN && !gt_is_const(infer, holds, NULL))
+    check.expr = gt_make(infer, GT_EXPR_SAME, holds, gt_number(infer, 1));
+    if (check.expr != GT_EXPR_UNKNOWN && !gt_is_const(infer, holds, NULL))
         push_check(infer, &check);
 }
 

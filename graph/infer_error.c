@@ -304,22 +304,17 @@ gantry_status gt_infer_fail_pair(const gt_infer *infer, const gt_shape_check *ch
 
 /* ---- at bind */
 
-static bool check_is_broken(const gt_exprs *exprs, const gt_shape_check *check, const gt_scalar *values,
-                            const uint8_t *known)
+/* Checks nest: one whose operand failed is not the culprit. */
+static bool check_is_broken(const gt_exprs *exprs, const gt_shape_check *check, const uint8_t *known)
 {
     const gt_expr_node *node = &exprs->nodes.data[check->expr];
-    if (node->kind == GT_EXPR_BROADCAST || node->kind == GT_EXPR_EQ) {
-        if (!known[node->a] || !known[node->b])
-            return false;
-        return node->kind == GT_EXPR_BROADCAST ? !known[check->expr] : !values[check->expr].i;
-    }
-    return known[check->expr] && !values[check->expr].i;
+    return known[node->a] && known[node->b] && !known[check->expr];
 }
 
 gt_expr gt_infer_first_failure(const gt_graph *graph, const gt_scalar *values, const uint8_t *known)
 {
     for (uint32_t c = 0; c < graph->check_count; c++)
-        if (check_is_broken(&graph->model->exprs, &graph->checks[c], values, known))
+        if (check_is_broken(&graph->model->exprs, &graph->checks[c], known))
             return graph->checks[c].expr;
     return GT_EXPR_UNKNOWN;
 }

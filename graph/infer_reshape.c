@@ -82,7 +82,7 @@ static gantry_status fill_target(gt_infer *infer, const target *t, gt_shape *out
                              (long long)want, hole ? " and one inferred axis" : "");
     gt_expr filled = hole ? gt_mul(infer, rest, product) : product;
     if (!constant && size != GT_EXPR_UNKNOWN && filled != size)
-        gt_infer_check(infer, gt_make(infer, GT_EXPR_EQ, size, filled), 0, 0, 1, 0);
+        gt_infer_check(infer, gt_make(infer, GT_EXPR_SAME, size, filled), 0, 0, 1, 0);
     out->rank = (int32_t)t->count;
     for (uint32_t k = 0; k < t->count; k++)
         out->dims[k] =
@@ -191,7 +191,7 @@ gantry_status gt_rule_squeeze(gt_infer *infer)
             return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "axis %d has extent %lld; only 1 can be squeezed",
                                  axis, (long long)extent);
         if (mask[axis] && !constant)
-            gt_infer_check(infer, gt_make(infer, GT_EXPR_EQ, in.dims[axis], gt_number(infer, 1)), 0,
+            gt_infer_check(infer, gt_make(infer, GT_EXPR_SAME, in.dims[axis], gt_number(infer, 1)), 0,
                            (uint32_t)(in.rank - axis), UINT32_MAX, 0);
         if (!mask[axis])
             out.dims[out.rank++] = in.dims[axis];

@@ -100,7 +100,8 @@ gantry_status gt_infer_fail_pair(const gt_infer *infer, const gt_shape_check *ch
 gt_expr gt_infer_root(const gt_infer *infer, gt_expr e);
 /* From here on both are taken for equal: a check says so. */
 void gt_infer_unite(gt_infer *infer, gt_expr a, gt_expr b);
-/* Remembers that expr must hold at bind; axes counted from the right, 0: the whole tensor. */
+/* Remembers that expr, a BROADCAST or SAME, must have a value at bind; axes counted from the right, 0: the
+ * whole tensor. Nothing when it surely has one. */
 void gt_infer_check(gt_infer *infer, gt_expr expr, uint32_t a, uint32_t axis_a, uint32_t b, uint32_t axis_b);
 /* The extent that x and y broadcast to when the check of both holds. */
 gt_expr gt_infer_broadcast_extent(gt_infer *infer, gt_expr x, gt_expr y, const gt_shape_check *both);
@@ -179,9 +180,10 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(not )                                                                                                  \
     X(abs)                                                                                                   \
     X(neg)                                                                                                   \
-    X(floor) X(ceil) X(sqrt) X(cast) X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(    \
-        add) X(sub) X(mul) X(div) X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less) X(greater)       \
-        X(less_equal) X(greater_equal) X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) X(squeeze) \
+    X(floor)                                                                                                 \
+    X(ceil) X(sqrt) X(cast) X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub)  \
+        X(mul) X(div) X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less) X(greater) X(less_equal) X(  \
+            greater_equal) X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) X(squeeze)             \
             X(unsqueeze) X(transpose) X(expand) X(tile) X(concat) X(split) X(slice) X(pad) X(depth_to_space) \
                 X(space_to_depth) X(center_crop_pad) X(reverse_sequence) X(shape) X(size) X(constant)        \
                     X(constant_of_shape) X(range) X(eye_like) X(random) X(random_like) X(window) X(          \

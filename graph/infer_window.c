@@ -134,8 +134,8 @@ static gantry_status check_channels(gt_infer *infer, uint32_t x, uint32_t weight
     if (gt_is_const(infer, gt_in_dim(infer, weights, 0), &filters) && filters % group)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "%lld output channels can't be shared by %lld groups",
                              (long long)filters, (long long)group);
-    gt_infer_check(infer, gt_make(infer, GT_EXPR_EQ, channels, needed), x, (uint32_t)gt_in_rank(infer, x) - 1,
-                   weights, (uint32_t)gt_in_rank(infer, weights) - 1);
+    gt_infer_check(infer, gt_make(infer, GT_EXPR_SAME, channels, needed), x,
+                   (uint32_t)gt_in_rank(infer, x) - 1, weights, (uint32_t)gt_in_rank(infer, weights) - 1);
     return GANTRY_OK;
 }
 
