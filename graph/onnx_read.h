@@ -72,7 +72,7 @@ typedef struct gt_scope {
     gt_fail((reader)->err, (code), GANTRY_STAGE_LOAD, (node), __VA_ARGS__)
 
 /* Names of nodes in bodies and functions repeat their owner's: a bound for files that make use of that. */
-#define GT_READ_MAX_NAME_BYTES ((uint64_t)512 << 20)
+#define GT_READ_MAX_NAME_BYTES ((uint64_t)256 << 20)
 
 static inline gantry_status gt_read_no_memory(gt_reader *reader)
 {

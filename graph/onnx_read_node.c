@@ -16,6 +16,8 @@ static const char *base_name(gt_reader *reader, const gt_scope *scope, const GtO
     const char *text = gt_read_text(reader, &reader->temp, node->name.len ? node->name : node->op_type);
     if (!text)
         return NULL;
+    if (node->name.len && !*scope->prefix)
+        return text;
     snprintf(number, sizeof number, "_%zu", k);
     return gt_read_join(reader, scope->prefix, text, node->name.len ? "" : number);
 }
