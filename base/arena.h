@@ -36,8 +36,8 @@ static inline void gt_arena_clear(gt_arena *arena)
     arena->used = arena->total_bytes = 0;
 }
 
-/* Zeroed memory, aligned to 16; NULL when out of memory. */
-static inline void *gt_arena_alloc(gt_arena *arena, size_t bytes)
+/* Memory aligned to 16 whose bytes may be anything; NULL when out of memory. */
+static inline void *gt_arena_take(gt_arena *arena, size_t bytes)
 {
     const size_t header =
         (sizeof(gt_arena_block) + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1);
@@ -61,7 +61,15 @@ static inline void *gt_arena_alloc(gt_arena *arena, size_t bytes)
     }
     void *memory = (char *)arena->blocks + header + arena->used;
     arena->used += bytes;
-    memset(memory, 0, bytes);
+    return memory;
+}
+
+/* Zeroed memory, aligned to 16; NULL when out of memory. */
+static inline void *gt_arena_alloc(gt_arena *arena, size_t bytes)
+{
+    void *memory = gt_arena_take(arena, bytes);
+    if (memory)
+        memset(memory, 0, bytes);
     return memory;
 }
 
@@ -74,7 +82,7 @@ static inline void *gt_arena_array(gt_arena *arena, size_t count, size_t size)
 
 static inline void *gt_arena_copy(gt_arena *arena, const void *source, size_t bytes)
 {
-    void *memory = gt_arena_alloc(arena, bytes);
+    void *memory = gt_arena_take(arena, bytes);
     if (memory && bytes)
         memcpy(memory, source, bytes);
     return memory;
