@@ -21,7 +21,7 @@ static void add_line(json_t *lines, double us, const char *evidence, const char 
 {
     if (json_array_size(lines) >= MAX_LINES)
         return;
-    char text[512];
+    char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -67,34 +67,30 @@ static void say_where(const json_t *document, json_t *lines)
         add_line(lines, 0, "nodes", "%zu nodes run: %s", total, text);
 }
 
-/* The node behind a crossing: the first one near it that a better provider refused. */
-static const json_t *cause_of(const json_t *document, const json_t *boundary)
+/* The nodes that better providers refused, for the line about crossings: they are what makes islands. */
+static void list_causes(const json_t *document, char *text, size_t bytes)
 {
-    size_t k;
+    size_t k, used = 0, count = 0;
     json_t *row;
-    const char *tensor = text_at(boundary, "tensor");
     json_array_foreach(json_object_get(document, "nodes"), k, row)
     {
-        if (!json_is_array(json_object_get(row, "candidates")))
-            continue;
         const json_t *first = json_array_get(json_object_get(row, "candidates"), 0);
-        if (!first || !json_is_false(json_object_get(first, "supported")))
+        if (strcmp(text_at(row, "state"), "placed") != 0 || !first || !text_at(first, "reason")[0])
             continue;
-        for (int side = 0; side < 2; side++) {
-            size_t m;
-            json_t *name;
-            json_array_foreach(json_object_get(row, side ? "outputs" : "inputs"), m,
-                               name) if (json_is_string(name) &&
-                                         strcmp(json_string_value(name), tensor) == 0) return row;
-        }
+        if (++count > 4 || used + 160 > bytes)
+            continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%.60s (%.30s: %s)",
+                                 used ? ", " : "; off the first provider are ", text_at(row, "name"),
+                                 text_at(row, "op"), text_at(first, "reason"));
     }
-    return NULL;
+    if (count > 4 && used + 32 < bytes)
+        snprintf(text + used, bytes - used, " and %zu more", count - 4);
 }
 
 static void say_crossings(const json_t *document, json_t *lines)
 {
     size_t k, count = 0;
-    json_t *row, *largest = NULL;
+    json_t *row;
     double us = 0, bytes = 0;
     json_array_foreach(json_object_get(document, "boundaries"), k, row)
     {
@@ -103,28 +99,17 @@ static void say_crossings(const json_t *document, json_t *lines)
         count++;
         us += number_at(row, "estimate_us");
         bytes += number_at(row, "bytes_typical");
-        if (!largest || number_at(row, "estimate_us") > number_at(largest, "estimate_us"))
-            largest = row;
     }
     if (!count)
         return;
     double total = number_at(json_object_get(document, "totals"), "chosen_us");
-    char share[48] = "";
+    char share[48] = "", causes[600] = "";
     if (total > 0)
         snprintf(share, sizeof share, ", %.0f %% of it", 100 * us / total);
-    const json_t *cause = cause_of(document, largest);
-    const json_t *verdict = cause ? json_array_get(json_object_get(cause, "candidates"), 0) : NULL;
+    list_causes(document, causes, sizeof causes);
     add_line(lines, us, "boundaries",
-             "%zu crossings between devices move %.0f bytes, estimated %.3f ms a run%s%s%s%s%s%s%s%s", count,
-             bytes, us / 1e3, share, cause ? "; the largest is at " : "", cause ? text_at(cause, "name") : "",
-             cause ? " (" : "", cause ? text_at(cause, "op") : "", verdict ? "): " : "",
-             verdict ? text_at(verdict, "provider") : "", verdict ? " says " : "");
-    if (verdict) {
-        json_t *line = json_array_get(lines, json_array_size(lines) - 1);
-        char text[640];
-        snprintf(text, sizeof text, "%s%s", text_at(line, "text"), text_at(verdict, "reason"));
-        json_object_set_new(line, "text", json_string(text));
-    }
+             "%zu crossings between devices move %.0f bytes, estimated %.3f ms a run%s%s", count, bytes,
+             us / 1e3, share, causes);
 }
 
 static void say_worth(const json_t *document, json_t *lines)

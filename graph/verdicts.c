@@ -87,7 +87,7 @@ gantry_status gt_verdicts_judge(gt_placer *placer, const gt_graph *graph, const 
         .estimate_ns = NAN, .estimate_here_ns = NAN, .estimate_there_ns = NAN, .boundary_ns = NAN};
     if (!provider->available)
         return keep_absence(placer, provider, out_verdict, err);
-    gantry_verdict verdict = {.struct_bytes = sizeof verdict, .estimate_ns = NAN};
+    gantry_verdict verdict = {.struct_bytes = sizeof verdict};
     verdict.refusal.actual_number = verdict.refusal.limit_number = NAN;
     gantry_status status = provider->judge(provider->self, graph, nodes, count, &verdict);
     if (status == GANTRY_RESOURCE)

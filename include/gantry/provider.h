@@ -228,7 +228,7 @@ typedef struct gantry_refusal {
     double limit_number;
 } gantry_refusal;
 
-/* supported = 1 with an estimate, or 0 with a refusal. estimate_ns is the time of the unit at typical_dims;
+/* supported = 1 with an estimate, or 0 with a refusal. estimate_ns is the time of the unit at typical_dims (NAN: not known);
  * what it rests on stands in estimate_source: 'e' estimated, 'm' measured, 'a' assumed. executes_in is the
  * type the arithmetic is done in (GANTRY_UNDEFINED: the model's own). A yes may be conditional on a dim that
  * is not known yet: it counts as yes, and reshape may still refuse. */
