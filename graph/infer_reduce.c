@@ -48,6 +48,25 @@ static void reduce_shape(gt_infer *infer, gantry_dtype dtype, const bool *mask, 
     gt_out_shape(infer, 0, dtype, &out);
 }
 
+/* Axes that are known when bound. */
+static gantry_status reduce_chosen(gt_infer *infer, bool keep)
+{
+    uint32_t count;
+    gt_shape shape = gt_in_shape(infer, 0);
+    gt_expr mask[GANTRY_MAX_RANK];
+    const gt_expr *axes = gt_in_shape_operand(infer, 1, &count);
+    if (axes && count > 0)
+        gt_axes_mask(infer, axes, count, shape.rank, mask);
+    if (!axes || count == 0)
+        shape.rank = -1;
+    else if (!keep)
+        gt_axes_drop(infer, mask, count, &shape);
+    for (int32_t axis = 0; keep && axis < shape.rank; axis++)
+        shape.dims[axis] = gt_select(infer, mask[axis], gt_number(infer, 1), shape.dims[axis]);
+    gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
+    return GANTRY_OK;
+}
+
 static gantry_status reduce(gt_infer *infer, gt_expr_kind kind, int64_t neutral, bool propagates)
 {
     bool mask[GANTRY_MAX_RANK], known, keep = gt_attr_int(infer, "keepdims", 1) != 0;
@@ -58,13 +77,8 @@ static gantry_status reduce(gt_infer *infer, gt_expr_kind kind, int64_t neutral,
         return GANTRY_OK;
     }
     GT_TRY(reduced_axes(infer, rank, mask, &known));
-    if (!known) {
-        gt_shape open = {.rank = keep ? rank : -1};
-        for (int32_t axis = 0; axis < open.rank; axis++)
-            open.dims[axis] = gt_out_data_dim(infer, 0, (uint32_t)axis, gt_in_dim(infer, 0, axis));
-        gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &open);
-        return GANTRY_OK;
-    }
+    if (!known)
+        return reduce_chosen(infer, keep);
     reduce_shape(infer, gt_in_dtype(infer, 0), mask, keep);
     if (!propagates || rank != 1 || !mask[0] || !gt_in_has_elements(infer, 0))
         return GANTRY_OK;

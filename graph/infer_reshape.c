@@ -169,6 +169,25 @@ static gantry_status read_axes(gt_infer *infer, int32_t *inout_rank, bool unsque
     return GANTRY_OK;
 }
 
+/* Axes that are known when bound. */
+static gantry_status change_chosen(gt_infer *infer, bool unsqueeze)
+{
+    uint32_t count;
+    gt_shape shape = gt_in_shape(infer, 0);
+    gt_expr mask[GANTRY_MAX_RANK];
+    const gt_expr *axes = gt_in_shape_operand(infer, 1, &count);
+    if (!axes || shape.rank + (unsqueeze ? (int32_t)count : 0) > GANTRY_MAX_RANK)
+        return unknown_output(infer);
+    int32_t rank = shape.rank + (unsqueeze ? (int32_t)count : 0);
+    gt_axes_mask(infer, axes, count, rank, mask);
+    if (unsqueeze)
+        gt_axes_insert(infer, mask, rank, &shape);
+    else
+        gt_axes_drop(infer, mask, count, &shape);
+    gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
+    return GANTRY_OK;
+}
+
 gantry_status gt_rule_squeeze(gt_infer *infer)
 {
     gt_shape in = gt_in_shape(infer, 0), out = {.rank = 0};
@@ -179,7 +198,7 @@ gantry_status gt_rule_squeeze(gt_infer *infer)
     int32_t rank = in.rank;
     GT_TRY(read_axes(infer, &rank, false, mask, &given));
     if (rank < 0)
-        return unknown_output(infer);
+        return change_chosen(infer, false);
     for (int32_t axis = 0; axis < in.rank; axis++) {
         bool constant = gt_is_const(infer, in.dims[axis], &extent);
         /* Without axes all extents of 1 go: nobody can say which before they are bound. */
@@ -212,7 +231,7 @@ gantry_status gt_rule_unsqueeze(gt_infer *infer)
     if (!given)
         return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "the axes are missing");
     if (out.rank < 0)
-        return unknown_output(infer);
+        return change_chosen(infer, true);
     for (int32_t axis = 0, from = 0; axis < out.rank; axis++)
         out.dims[axis] = mask[axis] ? gt_number(infer, 1) : in.dims[from++];
     gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &out);

@@ -179,6 +179,28 @@ static gantry_status slice_axes(gt_infer *infer, bounds *b, const int64_t *axes,
     return GANTRY_OK;
 }
 
+/* Axes that are known when bound. */
+static gantry_status slice_chosen(gt_infer *infer, const bounds *b)
+{
+    uint32_t count;
+    gt_shape shape = gt_in_shape(infer, 0);
+    const gt_expr *axes = gt_in_shape_operand(infer, 3, &count);
+    bool steps_known = b->steps || !gt_in_present(infer, 4);
+    if (!axes || count != b->count || !steps_known)
+        shape.rank = -1;
+    for (int32_t axis = 0; axis < shape.rank; axis++) {
+        gt_expr whole = shape.dims[axis], start;
+        for (uint32_t k = 0; k < count; k++) {
+            gt_expr by = b->steps ? b->steps[k] : gt_number(infer, 1);
+            gt_expr part = slice_extent(infer, b->starts[k], b->ends[k], by, whole, &start);
+            shape.dims[axis] =
+                gt_select(infer, gt_axis_is(infer, axes[k], shape.rank, axis), part, shape.dims[axis]);
+        }
+    }
+    gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
+    return GANTRY_OK;
+}
+
 gantry_status gt_rule_slice(gt_infer *infer)
 {
     gt_shape shape = gt_in_shape(infer, 0);
@@ -190,6 +212,8 @@ gantry_status gt_rule_slice(gt_infer *infer)
         GT_TRY(attribute_bounds(infer, &b, axes, &axis_count));
     else
         GT_TRY(input_bounds(infer, &b, axes, &axis_count, &known));
+    if (!known && shape.rank >= 0 && b.starts && b.ends)
+        return slice_chosen(infer, &b);
     if (!known || shape.rank < 0 || infer->state->failed) {
         shape.rank = -1;
         gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
@@ -232,6 +256,24 @@ static gantry_status pad_axes(gt_infer *infer, int32_t rank, int32_t *out_axes, 
     return GANTRY_OK;
 }
 
+/* Axes that are known when bound. */
+static gantry_status pad_chosen(gt_infer *infer, const gt_expr *pads, uint32_t pad_count)
+{
+    uint32_t count;
+    gt_shape shape = gt_in_shape(infer, 0);
+    const gt_expr *axes = gt_in_shape_operand(infer, 3, &count);
+    if (!axes || pad_count != 2 * count)
+        shape.rank = -1;
+    for (int32_t axis = 0; axis < shape.rank; axis++)
+        for (uint32_t k = 0; k < count; k++) {
+            gt_expr more = gt_select(infer, gt_axis_is(infer, axes[k], shape.rank, axis),
+                                     gt_add(infer, pads[k], pads[count + k]), gt_number(infer, 0));
+            shape.dims[axis] = gt_add(infer, shape.dims[axis], more);
+        }
+    gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
+    return GANTRY_OK;
+}
+
 gantry_status gt_rule_pad(gt_infer *infer)
 {
     gt_shape shape = gt_in_shape(infer, 0);
@@ -249,6 +291,8 @@ gantry_status gt_rule_pad(gt_infer *infer)
     }
     if (shape.rank >= 0)
         GT_TRY(pad_axes(infer, shape.rank, axes, &count, &known));
+    if (!known && pads && shape.rank >= 0)
+        return pad_chosen(infer, pads, pad_count);
     if (shape.rank >= 0 && pads && known && pad_count != 2 * count)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
                              "%u pads are given for %u axes; two for each are needed", pad_count, count);
