@@ -195,15 +195,36 @@ static gantry_dtype first_type(const gt_infer *infer, uint32_t first, uint32_t l
     return dtype;
 }
 
+/* Before version 7 the second input is broadcast only where an attribute says so, from an axis on. Accepted
+ * is what means the same as aligning on the right. */
+static gantry_status check_legacy_broadcast(gt_infer *infer)
+{
+    int32_t left = gt_in_rank(infer, 0), right = gt_in_rank(infer, 1);
+    uint32_t count;
+    if (infer->node->version >= 7 || infer->node->input_count != 2 || left < 0 || right < 0)
+        return GANTRY_OK;
+    int64_t axis = gt_attr_int(infer, "axis", left - right);
+    bool single = gt_in_is_small(infer, 1, &count) && count == 1;
+    if (single || (axis < 0 ? axis + left : axis) == left - right)
+        return GANTRY_OK;
+    return gt_infer_fail(
+        infer, GANTRY_UNSUPPORTED,
+        "version %d broadcasts '%s' from axis %lld on, which is not implemented; convert the model to "
+        "opset 7 or later",
+        infer->node->version, gt_in_value(infer, 1)->name, (long long)axis);
+}
+
 static gantry_status arithmetic(gt_infer *infer, element_fn fn)
 {
     uint32_t inputs = infer->node->input_count;
+    GT_TRY(check_legacy_broadcast(infer));
     GT_TRY(gt_infer_same_types(infer, 0, inputs));
     return elementwise(infer, first_type(infer, 0, inputs), fn);
 }
 
 static gantry_status comparison(gt_infer *infer, element_fn fn)
 {
+    GT_TRY(check_legacy_broadcast(infer));
     GT_TRY(gt_infer_same_types(infer, 0, infer->node->input_count));
     return elementwise(infer, GANTRY_BOOL, fn);
 }
@@ -242,6 +263,7 @@ gantry_status gt_rule_mean(gt_infer *infer)
 /* The exponent may be of another type. */
 gantry_status gt_rule_pow(gt_infer *infer)
 {
+    GT_TRY(check_legacy_broadcast(infer));
     return elementwise(infer, gt_in_dtype(infer, 0), NULL);
 }
 

@@ -6,6 +6,10 @@
 gantry_status gt_rule_batch_norm(gt_infer *infer)
 {
     gt_expr extent;
+    if (infer->node->version < 7 && !gt_attr_int(infer, "is_test", 0))
+        return gt_infer_fail(infer, GANTRY_UNSUPPORTED,
+                             "version %d without is_test=1 trains, which is not implemented",
+                             infer->node->version);
     for (uint32_t k = 1; k < 5; k++)
         if (gt_in_rank(infer, 0) >= 2 && gt_in_rank(infer, k) == 1)
             GT_TRY(gt_infer_same(infer, 0, 1, k, 0, &extent));
