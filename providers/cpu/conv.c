@@ -29,6 +29,18 @@ static int find_bias(const cpu_build *build)
     return -1;
 }
 
+const cpu_post *cpu_conv_posts(const cpu_build *build, const cpu_conv *conv, uint32_t *out_count)
+{
+    cpu_post *posts = GT_ARENA_ARRAY(build->arena, cpu_post, build->post_count + 1);
+    *out_count = 0;
+    if (posts && conv->bias_input >= 0)
+        posts[(*out_count)++] = (cpu_post){.kind = CPU_POST_BIAS, .input = (uint32_t)conv->bias_input};
+    for (uint32_t k = 0; posts && k < build->post_count; k++)
+        if (build->posts[k].kind != CPU_POST_BIAS)
+            posts[(*out_count)++] = build->posts[k];
+    return posts;
+}
+
 static gantry_status read_conv(cpu_build *build, bool transposed, cpu_conv *out_conv)
 {
     const cpu_tensor *x = &build->inputs[0], *w = &build->inputs[1];
@@ -47,11 +59,19 @@ static gantry_status read_conv(cpu_build *build, bool transposed, cpu_conv *out_
     return GANTRY_OK;
 }
 
+/* oneDNN fills its 16 lanes with output channels: with few of them own panels, whose lanes are pixels, win.
+ */
+#define FEW_CHANNELS 4
+
 static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
     gantry_status status = GANTRY_UNSUPPORTED;
-    if (conv->dtype == GANTRY_FLOAT32 && build->inputs[0].count > 0)
+    bool single = conv->dtype == GANTRY_FLOAT32 && build->inputs[0].count > 0;
+    bool few = conv->out_channels <= FEW_CHANNELS && conv->groups == 1;
+    if (single && !few && !conv->transposed)
         status = cpu_conv_dnnl(build, conv, out_kernel);
+    if (single && status == GANTRY_UNSUPPORTED)
+        status = (conv->transposed ? cpu_conv_panel_transposed : cpu_conv_panel)(build, conv, out_kernel);
     if (status == GANTRY_UNSUPPORTED)
         status = cpu_conv_plain(build, conv, out_kernel);
     return status;

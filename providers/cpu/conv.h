@@ -20,6 +20,14 @@ gantry_status cpu_conv_plain(cpu_build *build, const cpu_conv *conv, cpu_kernel 
  * when oneDNN has nothing but its reference. */
 gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
 
+/* float32 by own panels of 64 output pixels (forward) or input pixels (transposed), plain layouts: for
+ * windows, channel counts and weights that oneDNN has no fast kernel for. The same convention. */
+gantry_status cpu_conv_panel(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+gantry_status cpu_conv_panel_transposed(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+
+/* The build's post-ops for own kernels: a bias first, once. NULL when out of memory. */
+const cpu_post *cpu_conv_posts(const cpu_build *build, const cpu_conv *conv, uint32_t *out_count);
+
 static inline double cpu_conv_flops(const cpu_conv *c)
 {
     const cpu_window *w = &c->window;

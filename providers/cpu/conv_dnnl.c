@@ -20,32 +20,24 @@ static void destroy(descriptors *d)
     *d = (descriptors){0};
 }
 
-/* ONNX weights as oneDNN sees them: [groups,] out, in, window; transposed ones lie in, out in memory. */
-static bool describe_weights(descriptors *d, const cpu_conv *c, bool constant)
+/* ONNX weights as oneDNN sees them: [groups,] out, in, window. The wanted layout is oneDNN's choice. */
+static bool describe_weights(descriptors *d, const cpu_conv *c)
 {
     const cpu_window *w = &c->window;
     dnnl_dims_t dims, strides;
-    int64_t taps = cpu_window_product(w->kernel, w->rank);
-    int64_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
-    int at = 0;
-    if (c->groups > 1) {
-        dims[at] = c->groups;
-        strides[at++] = in * out * taps;
-    }
-    dims[at] = out;
-    strides[at++] = c->transposed ? taps : in * taps;
-    dims[at] = in;
-    strides[at++] = c->transposed ? out * taps : taps;
-    int64_t dense = taps;
-    for (uint32_t k = 0; k < w->rank; k++) {
-        dense /= w->kernel[k];
-        dims[at] = w->kernel[k];
-        strides[at++] = dense;
-    }
-    if (dnnl_memory_desc_create_with_strides(&d->w_plain, at, dims, dnnl_f32, strides) != dnnl_success)
-        return false;
-    return !constant || dnnl_memory_desc_create_with_tag(&d->w_wanted, at, dims, dnnl_f32,
-                                                         dnnl_format_tag_any) == dnnl_success;
+    int rank = 0;
+    if (c->groups > 1)
+        dims[rank++] = c->groups;
+    dims[rank++] = c->out_channels / c->groups;
+    dims[rank++] = c->in_channels / c->groups;
+    for (uint32_t k = 0; k < w->rank; k++)
+        dims[rank++] = w->kernel[k];
+    int64_t dense = 1;
+    for (int k = rank; k-- > 0; dense *= dims[k])
+        strides[k] = dense;
+    return dnnl_memory_desc_create_with_strides(&d->w_plain, rank, dims, dnnl_f32, strides) == dnnl_success &&
+           dnnl_memory_desc_create_with_tag(&d->w_wanted, rank, dims, dnnl_f32, dnnl_format_tag_any) ==
+               dnnl_success;
 }
 
 static bool describe_primitive(const cpu_build *build, const cpu_conv *c, descriptors *d,
@@ -59,16 +51,9 @@ static bool describe_primitive(const cpu_build *build, const cpu_conv *c, descri
         pads[k] = w->pad[k];
         pads_end[k] = w->pad_end[k];
     }
-    const_dnnl_memory_desc_t weights = d->w_wanted ? d->w_wanted : d->w_plain;
-    dnnl_engine_t engine = cpu_dnnl_engine(build);
-    dnnl_status_t status =
-        c->transposed ? dnnl_deconvolution_forward_primitive_desc_create(
-                            &d->primitive, engine, dnnl_forward_inference, dnnl_deconvolution_direct, d->x,
-                            weights, d->bias, d->y, strides, dilates, pads, pads_end, attributes)
-                      : dnnl_convolution_forward_primitive_desc_create(
-                            &d->primitive, engine, dnnl_forward_inference, dnnl_convolution_direct, d->x,
-                            weights, d->bias, d->y, strides, dilates, pads, pads_end, attributes);
-    return status == dnnl_success;
+    return dnnl_convolution_forward_primitive_desc_create(
+               &d->primitive, cpu_dnnl_engine(build), dnnl_forward_inference, dnnl_convolution_direct, d->x,
+               d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end, attributes) == dnnl_success;
 }
 
 /* One pair of layouts; false when oneDNN has no primitive for it. */
@@ -79,7 +64,7 @@ static bool describe(const cpu_build *build, const cpu_conv *c, cpu_layout from,
     dnnl_dims_t channels = {c->out_channels};
     d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], from);
     d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], to);
-    bool good = d->x && d->y && describe_weights(d, c, build->inputs[1].constant);
+    bool good = d->x && d->y && describe_weights(d, c);
     if (good && c->bias_input >= 0)
         good = dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32, dnnl_a) == dnnl_success;
     if (good && describe_primitive(build, c, d, attributes))
@@ -106,7 +91,7 @@ static uint32_t list_candidates(const cpu_build *build, const cpu_conv *c, candi
     }
     bool few = c->in_channels < 8 && c->out_channels < 8;
     bool starts = c->in_channels < 8 && build->inputs[0].layout == CPU_PLAIN;
-    if (!build->inputs[1].constant || few)
+    if (few)
         out[count++] = plain;
     if (starts)
         out[count++] = first;
@@ -124,16 +109,13 @@ static gantry_status finish(cpu_build *build, const cpu_conv *c, const descripto
                             int residual, cpu_kernel *out_kernel)
 {
     cpu_dnnl_arg args[4] = {{DNNL_ARG_SRC, CPU_DNNL_INPUT, 0, NULL, d->x},
-                            {DNNL_ARG_WEIGHTS, CPU_DNNL_INPUT, 1, NULL, d->w_plain},
+                            {DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 1, NULL, NULL},
                             {DNNL_ARG_DST, CPU_DNNL_OUTPUT, 0, NULL, d->y}};
     uint32_t count = 3;
-    if (d->w_wanted) {
-        args[1].md = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
-        args[1].source = CPU_DNNL_FIXED;
-        args[1].fixed = cpu_dnnl_pack(build, &build->inputs[1], d->w_plain, args[1].md);
-        if (!args[1].fixed)
-            return GANTRY_RESOURCE;
-    }
+    args[1].md = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
+    args[1].fixed = cpu_dnnl_pack(build, &build->inputs[1], d->w_plain, args[1].md);
+    if (!args[1].fixed)
+        return GANTRY_RESOURCE;
     if (d->bias)
         args[count++] = (cpu_dnnl_arg){DNNL_ARG_BIAS, CPU_DNNL_INPUT, (uint32_t)c->bias_input, NULL, d->bias};
     GT_TRY(cpu_dnnl_kernel(build, d->primitive, args, count, residual, out_kernel));
@@ -141,41 +123,32 @@ static gantry_status finish(cpu_build *build, const cpu_conv *c, const descripto
     build->outputs[0].layout = layouts.to;
     if (residual >= 0)
         build->inputs[residual].layout = layouts.to;
-    out_kernel->packed_inputs = d->w_wanted ? 2 : 0;
+    out_kernel->packed_inputs = 2;
     out_kernel->flops = cpu_conv_flops(c);
     return GANTRY_OK;
 }
 
-/* The first fast candidate, else the first that is not oneDNN's reference. */
+/* The first fast candidate. oneDNN's unpacked gemm (9 GFLOP/s seen) loses against our own panels. */
 static bool choose(const cpu_build *build, const cpu_conv *c, const_dnnl_primitive_attr_t attributes,
                    descriptors *best, candidate *out_layouts)
 {
     candidate candidates[4];
     uint32_t count = list_candidates(build, c, candidates);
-    bool found = false;
     for (uint32_t k = 0; k < count; k++) {
-        descriptors d;
         const char *name;
-        if (!describe(build, c, candidates[k].from, candidates[k].to, attributes, &d))
+        if (!describe(build, c, candidates[k].from, candidates[k].to, attributes, best))
             continue;
-        cpu_dnnl_rating rating = cpu_dnnl_rate(d.primitive, &name);
-        if (rating == CPU_DNNL_REFERENCE || (found && rating == CPU_DNNL_SLOW)) {
-            destroy(&d);
-            continue;
-        }
-        destroy(best);
-        *best = d;
         *out_layouts = candidates[k];
-        found = true;
-        if (rating == CPU_DNNL_FAST)
-            break;
+        if (cpu_dnnl_rate(best->primitive, &name) == CPU_DNNL_FAST)
+            return true;
+        destroy(best);
     }
-    return found;
+    return false;
 }
 
 gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
-    if (!cpu_dnnl_engine(build))
+    if (!cpu_dnnl_engine(build) || !build->inputs[1].constant)
         return GANTRY_UNSUPPORTED;
     int residual, threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
     descriptors best = {0};

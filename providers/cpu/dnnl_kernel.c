@@ -225,7 +225,7 @@ cpu_dnnl_rating cpu_dnnl_rate(const_dnnl_primitive_desc_t descriptor, const char
     *out_name = name;
     if (strstr(name, "ref"))
         return CPU_DNNL_REFERENCE;
-    return strncmp(name, "gemm", 4) == 0 ? CPU_DNNL_SLOW : CPU_DNNL_FAST;
+    return strstr(name, "gemm") ? CPU_DNNL_SLOW : CPU_DNNL_FAST;
 }
 
 static bool add_arg(kernel_state *state, const cpu_dnnl_arg *arg)

@@ -157,6 +157,10 @@ static cpu_post_match match_residual(const cpu_program *program, const cpu_group
         match.guard = "the addends are not known to have one shape";
     else if (has_post(group, CPU_POST_RESIDUAL))
         match.guard = "one residual at most";
+    else if (strncmp(group->node->op, "Conv", 4) == 0 && group->post_count > has_post(group, CPU_POST_BIAS))
+        match.guard = "a convolution adds before its activation only"; /* oneDNN has no other fast kernel */
+    else if (strcmp(group->node->op, "ConvTranspose") == 0)
+        match.guard = "a transposed convolution adds no residual";
     return match;
 }
 

@@ -26,6 +26,8 @@ gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product);
 /* Plain loops for every numeric type of 4 and 8 bytes; float32 with the build's post-ops. */
 gantry_status cpu_product_plain(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
 
+#define CPU_PANEL 64 /* columns of a panel: four AVX-512 registers, the width oneDNN packs with as well */
+
 /* float32 of few rows or little work, in panels of 64 columns, without oneDNN's cost of a call (0.2-0.5 us).
  * GANTRY_UNSUPPORTED without an error text when it is not made for that product. */
 gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
@@ -36,6 +38,10 @@ void cpu_panel_pack(const float *b, int64_t b_row, int64_t b_column, int64_t k, 
 /* Columns first..first+63 (a multiple of 64) of y = a * B for `rows` rows. */
 void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,
                        int64_t first, float *y, int64_t y_row);
+
+/* y [rows, 64] = a [rows, k] * b [k, 64], any strides of rows. */
+void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b, int64_t b_row, int64_t k,
+                    float *y, int64_t y_row);
 
 /* float32 through oneDNN's matmul with packed constant weights and fused post-ops. The same convention. */
 gantry_status cpu_product_dnnl(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);

@@ -6,7 +6,7 @@
  * pass takes up to 4 rows of A, so the weights of a decoder step stream at the speed of memory. */
 #include "product.h"
 
-#define PANEL 64         /* columns: four AVX-512 registers, the width oneDNN packs with as well */
+#define PANEL CPU_PANEL
 #define MAX_ROWS 4       /* 16 accumulators and 4 loads fit into 32 registers */
 #define SMALL_WORK 65536 /* multiply-adds; above, oneDNN's blocking outweighs the cost of its call */
 
@@ -156,6 +156,14 @@ static void packed_tile(const float *a, int64_t a_row, const float *panel, int64
     rows_of_panel(a, a_row, panel, PANEL, k, buffer, PANEL, rows);
     for (int64_t r = 0; r < rows; r++)
         memcpy(y + r * y_row, buffer + r * PANEL, (size_t)columns * sizeof *y);
+}
+
+void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b, int64_t b_row, int64_t k,
+                    float *y, int64_t y_row)
+{
+    for (int64_t m = 0; m < rows; m += MAX_ROWS)
+        rows_of_panel(a + m * a_row, a_row, b, b_row, k, y + m * y_row, y_row,
+                      rows - m < MAX_ROWS ? rows - m : MAX_ROWS);
 }
 
 void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,

@@ -5,8 +5,6 @@
 #include "recurrent.h"
 #include "product.h"
 
-#define PANEL 64
-
 /* Operand positions; P and initial_c exist for LSTM only. */
 enum { IN_X, IN_W, IN_R, IN_B, IN_LENGTHS, IN_H, IN_C, IN_P };
 
@@ -60,7 +58,7 @@ static void product_panels(void *arg, int64_t begin, int64_t end)
 {
     const product_job *job = arg;
     for (int64_t p = begin; p < end; p++)
-        cpu_panel_product(job->a, job->a_row, job->rows, job->packed, job->k, job->n, p * PANEL, job->y,
+        cpu_panel_product(job->a, job->a_row, job->rows, job->packed, job->k, job->n, p * CPU_PANEL, job->y,
                           job->y_row);
 }
 
@@ -68,7 +66,7 @@ static void product_panels(void *arg, int64_t begin, int64_t end)
 
 static void multiply(const cpu_call *call, product_job job)
 {
-    int64_t panels = (job.n + PANEL - 1) / PANEL;
+    int64_t panels = (job.n + CPU_PANEL - 1) / CPU_PANEL;
     if (job.rows * job.k * job.n < PARALLEL_WORK)
         product_panels(&job, 0, panels);
     else

@@ -11,11 +11,12 @@
 /* Unary float32 functions: name, expression kind is in rows_impl.h. */
 #define CPU_UNARY_LIST(X)                                                                                    \
     X(abs)                                                                                                   \
-    X(neg) X(sqrt) X(reciprocal) X(floor) X(ceil) X(round) X(sign) X(relu) X(leaky_relu) X(clip)             \
-        X(hard_sigmoid) X(hard_swish) X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp) X(log)      \
-            X(erf) X(tanh) X(sigmoid) X(silu) X(elu) X(celu) X(selu) X(softplus) X(mish) X(gelu)             \
-                X(gelu_tanh) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh)  \
-                    X(atanh)
+    X(neg)                                                                                                   \
+    X(sqrt)                                                                                                  \
+    X(reciprocal) X(floor) X(ceil) X(round) X(sign) X(relu) X(leaky_relu) X(clip) X(hard_sigmoid)            \
+        X(hard_swish) X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp) X(log) X(erf) X(tanh)       \
+            X(sigmoid) X(silu) X(elu) X(celu) X(selu) X(softplus) X(mish) X(gelu) X(gelu_tanh) X(sin) X(cos) \
+                X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)
 
 typedef enum cpu_unary {
 #define CPU_UNARY_ENUM(name) CPU_UNARY_##name,
