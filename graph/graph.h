@@ -135,9 +135,9 @@ typedef struct gt_node {
     uint32_t segment; /* the first segment in which its inputs' sizes are known; set by inference */
 } gt_node;
 
-/* What inference could not decide and a bind must: expr, a GT_EXPR_BROADCAST or GT_EXPR_SAME over an extent of
- * value a and one of value b, both inputs of node, must have a value when its operands do. Axes are counted from
- * the right: 1 is the last. An axis of 0 means the whole tensor (its element count). */
+/* What inference could not decide and a bind must: expr, a GT_EXPR_BROADCAST or GT_EXPR_SAME over an extent
+ * of value a and one of value b, both inputs of node, must have a value when its operands do. Axes are
+ * counted from the right: 1 is the last. An axis of 0 means the whole tensor (its element count). */
 typedef struct gt_shape_check {
     gt_expr expr;
     uint32_t node;

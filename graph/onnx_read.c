@@ -212,7 +212,7 @@ typedef struct unpack_memory {
 static void *unpack_alloc(void *self, size_t bytes)
 {
     unpack_memory *memory = self;
-    void *block = gt_arena_alloc(memory->arena, bytes);
+    void *block = gt_arena_take(memory->arena, bytes);
     memory->exhausted |= !block;
     return block;
 }
