@@ -195,8 +195,9 @@ void cpu_nest_seek(const cpu_nest *nest, int64_t row, cpu_nest_position *out_pos
     for (uint32_t k = 0; k < nest->operand_count; k++)
         out_position->offset[k] = 0;
     for (uint32_t axis = nest->rank; axis-- > 0;) {
-        int64_t index = row % nest->dims[axis];
-        row /= nest->dims[axis];
+        int64_t extent = nest->dims[axis] ? nest->dims[axis] : 1; /* an empty nest has a position too */
+        int64_t index = row % extent;
+        row /= extent;
         out_position->index[axis] = index;
         for (uint32_t k = 0; k < nest->operand_count; k++)
             out_position->offset[k] += index * nest->strides[k][axis];
