@@ -1,6 +1,10 @@
-/* The domain "gantry": nodes that stand for patterns the rewrites recognised. */
+/* Large operators: those of the domain "gantry", which stand for patterns the rewrites recognised, and those
+ * of language models that ONNX has itself. */
+#include "attention.h"
 #include "elementwise.h"
 #include "normalization.h"
+
+#define HALF_OR_SINGLE (CPU_BIT(GANTRY_FLOAT32) | CPU_HALVES)
 
 static const cpu_op_row rows[] = {
     {.op = "Gelu",
@@ -24,6 +28,16 @@ static const cpu_op_row rows[] = {
      .make = cpu_make_unary_op,
      .flags = CPU_ROW_ANY_LAYOUT},
     {.op = "LayerNorm", .domain = "gantry", .types = {CPU_REALS}, .make = cpu_make_layer_norm},
+    {.op = "Attention",
+     .domain = "",
+     .types = {HALF_OR_SINGLE, HALF_OR_SINGLE, HALF_OR_SINGLE, HALF_OR_SINGLE | CPU_TRUTH, HALF_OR_SINGLE,
+               HALF_OR_SINGLE, CPU_BIT(GANTRY_INT64)},
+     .make = cpu_make_attention},
+    {.op = "RotaryEmbedding",
+     .domain = "",
+     .types = {HALF_OR_SINGLE, HALF_OR_SINGLE, HALF_OR_SINGLE, CPU_BIT(GANTRY_INT64)},
+     .make = cpu_make_rotary},
+    {.op = "SwiGLU", .domain = "", .types = {HALF_OR_SINGLE}, .make = cpu_make_swiglu},
 };
 
 cpu_op_family cpu_composite_ops(void)

@@ -185,6 +185,7 @@ cpu_op_family cpu_image_ops(void);         /* image.c: Resize, Upsample, plain p
 cpu_op_family cpu_quantized_ops(void);     /* quantized.c: Q/DQ, QLinear*, *Integer */
 cpu_op_family
 cpu_composite_ops(void);            /* composite.c: the "gantry" domain: Gelu, SiLU, LayerNorm, attention */
+cpu_op_family cpu_signal_ops(void); /* signal.c: DFT, STFT, window functions */
 cpu_op_family cpu_conv_ops(void);   /* conv.c: Conv, ConvTranspose through oneDNN */
 cpu_op_family cpu_pool_ops(void);   /* pool.c: MaxPool, AveragePool through oneDNN */
 cpu_op_family cpu_matmul_ops(void); /* matmul.c: MatMul, Gemm */

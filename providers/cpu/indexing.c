@@ -226,9 +226,9 @@ static gantry_status make_gather_elements(cpu_build *build, cpu_kernel *out_kern
     X(f64, FLOAT64, double, double)                                                                          \
     X(i8, INT8, int8_t, uint32_t)                                                                            \
     X(i16, INT16, int16_t, uint32_t)                                                                         \
-    X(i32, INT32, int32_t, uint32_t) X(i64, INT64, int64_t, uint64_t) X(u8, UINT8, uint8_t, uint32_t)        \
-        X(u16, UINT16, uint16_t, uint32_t) X(u32, UINT32, uint32_t, uint32_t)                                \
-            X(u64, UINT64, uint64_t, uint64_t)
+    X(i32, INT32, int32_t, uint32_t)                                                                         \
+    X(i64, INT64, int64_t, uint64_t) X(u8, UINT8, uint8_t, uint32_t) X(u16, UINT16, uint16_t, uint32_t)      \
+        X(u32, UINT32, uint32_t, uint32_t) X(u64, UINT64, uint64_t, uint64_t)
 TYPES(COMBINES)
 
 #define ADD_ENTRY(suffix, dtype, type, wide) [GANTRY_##dtype] = add_##suffix,
@@ -452,6 +452,10 @@ static const cpu_op_row rows[] = {
      .domain = "",
      .types = {MOVED, CPU_BIT(GANTRY_INT64)},
      .make = cpu_make_reverse_sequence},
+    {.op = "TensorScatter",
+     .domain = "",
+     .types = {MOVED, MOVED, CPU_BIT(GANTRY_INT64)},
+     .make = cpu_make_tensor_scatter},
     {.op = "NonMaxSuppression",
      .domain = "",
      .types = {CPU_BIT(GANTRY_FLOAT32), CPU_BIT(GANTRY_FLOAT32), CPU_EVERY},

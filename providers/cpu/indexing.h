@@ -9,6 +9,7 @@ gantry_status cpu_make_one_hot(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_nonzero(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_compress(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_reverse_sequence(cpu_build *build, cpu_kernel *out_kernel);
+gantry_status cpu_make_tensor_scatter(cpu_build *build, cpu_kernel *out_kernel);
 /* topk.c */
 gantry_status cpu_make_topk(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_unique(cpu_build *build, cpu_kernel *out_kernel);

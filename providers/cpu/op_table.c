@@ -13,6 +13,7 @@ typedef cpu_op_family (*family_fn)(void);
 #pragma weak cpu_image_ops
 #pragma weak cpu_quantized_ops
 #pragma weak cpu_composite_ops
+#pragma weak cpu_signal_ops
 #pragma weak cpu_pool_ops
 #pragma weak cpu_recurrent_ops
 
@@ -20,7 +21,7 @@ typedef cpu_op_family (*family_fn)(void);
 static const family_fn families[] = {
     cpu_elementwise_ops, cpu_reduce_ops,    cpu_movement_ops,  cpu_indexing_ops,      cpu_shape_ops,
     cpu_image_ops,       cpu_quantized_ops, cpu_composite_ops, cpu_normalization_ops, cpu_recurrent_ops,
-    cpu_pool_ops,        cpu_conv_ops,      cpu_matmul_ops,
+    cpu_signal_ops,      cpu_pool_ops,      cpu_conv_ops,      cpu_matmul_ops,
 };
 
 static const cpu_op_row *find_in(cpu_op_family family, const char *domain, const char *op)

@@ -500,6 +500,7 @@ static const cpu_op_row rows[] = {
     REDUCE_ROW("ReduceSumSquare"),
     {.op = "GlobalAveragePool", .domain = "", .types = {CPU_REALS}, .make = make_reduce},
     {.op = "GlobalMaxPool", .domain = "", .types = {CPU_REALS}, .make = make_reduce},
+    {.op = "Einsum", .domain = "", .types = {CPU_ALL_NUMBERS}, .make = cpu_make_einsum},
     {.op = "ArgMax", .domain = "", .types = {CPU_ALL_NUMBERS}, .make = cpu_make_arg},
     {.op = "ArgMin", .domain = "", .types = {CPU_ALL_NUMBERS}, .make = cpu_make_arg},
     {.op = "CumSum", .domain = "", .types = {CPU_ALL_NUMBERS, CPU_INDEX}, .make = cpu_make_cumulate},

@@ -1,4 +1,4 @@
-/* OneHot, NonZero, Compress and ReverseSequence. */
+/* OneHot, NonZero, Compress, ReverseSequence and TensorScatter. */
 #include "indexing.h"
 
 /* ---- OneHot ---- */
@@ -215,5 +215,58 @@ gantry_status cpu_make_reverse_sequence(cpu_build *build, cpu_kernel *out_kernel
                              .inner_bytes =
                                  (size_t)cpu_product(in->dims, 2, in->rank) * cpu_dtype_size(in->dtype)};
     *out_kernel = cpu_kernel_of(reverse_run, state);
+    return GANTRY_OK;
+}
+
+/* ---- TensorScatter: an update written into a cache, at a place of its own for each batch ---- */
+
+typedef struct cache_state {
+    int64_t batches, outer, capacity, length; /* outer: rows of one batch */
+    size_t step_bytes, cache_bytes;
+    bool circular, has_places;
+} cache_state;
+
+static gantry_status cache_run(const void *opaque, const cpu_call *call)
+{
+    const cache_state *s = opaque;
+    const int64_t *places = s->has_places ? call->inputs[2] : NULL;
+    char *out = call->outputs[0];
+    const char *update = call->inputs[1];
+    for (int64_t k = 0; places && k < s->batches; k++)
+        if (places[k] < 0 || places[k] > s->capacity || (!s->circular && places[k] + s->length > s->capacity))
+            return GANTRY_DATA;
+    if (out != call->inputs[0])
+        memcpy(out, call->inputs[0], s->cache_bytes);
+    for (int64_t row = 0; row < s->batches * s->outer; row++)
+        for (int64_t step = 0; step < s->length; step++) {
+            int64_t at = ((places ? places[row / s->outer] : 0) + step) % s->capacity;
+            memcpy(out + (size_t)(row * s->capacity + at) * s->step_bytes,
+                   update + (size_t)(row * s->length + step) * s->step_bytes, s->step_bytes);
+        }
+    return GANTRY_OK;
+}
+
+gantry_status cpu_make_tensor_scatter(cpu_build *build, cpu_kernel *out_kernel)
+{
+    const cpu_tensor *cache = &build->inputs[0], *update = &build->inputs[1], *places = cpu_input(build, 2);
+    uint32_t axis;
+    cache_state *s = cpu_state(build, sizeof *s);
+    if (!s)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    GT_TRY(cpu_resolve_axis(build, gantry_node_int(build->node, "axis", -2), cache->rank, &axis));
+    if (axis == 0 || update->rank != cache->rank || update->dims[axis] > cache->dims[axis] ||
+        update->count * cache->dims[axis] != cache->count * update->dims[axis] ||
+        (places && places->count != cache->dims[0]))
+        return cpu_unsupported(build, "update or write_indices do not fit the cache");
+    *s = (cache_state){.batches = cache->dims[0],
+                       .outer = cpu_product(cache->dims, 1, axis),
+                       .capacity = cache->dims[axis],
+                       .length = update->dims[axis],
+                       .circular = strcmp(gantry_node_string(build->node, "mode", "linear"), "circular") == 0,
+                       .has_places = places != NULL};
+    s->step_bytes = (size_t)cpu_product(cache->dims, axis + 1, cache->rank) * cpu_dtype_size(cache->dtype);
+    s->cache_bytes = (size_t)cache->count * cpu_dtype_size(cache->dtype);
+    *out_kernel = cpu_kernel_of(cache_run, s);
+    out_kernel->overwrite_input = 0;
     return GANTRY_OK;
 }
