@@ -67,21 +67,39 @@ void gt_variant_destroy(gt_variant **inout_variant)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-typedef struct judge_self {
-    const gantry_provider *table;
-    const gt_view *view;
+/* The graph that providers are asked about, as they see it. */
+typedef struct shown_graph {
+    gt_arena *arena;
+    gt_view view;
     uint32_t *indexes; /* room for the nodes of one unit */
     uint32_t capacity;
+} shown_graph;
+
+typedef struct judge_self {
+    const gantry_provider *table;
+    const shown_graph *shown;
 } judge_self;
+
+/* Placement asks about another graph now: the body of a composite, or the graph after one was expanded. */
+static gantry_status show_graph(void *self, const gt_graph *graph, gantry_error *err)
+{
+    shown_graph *shown = self;
+    shown->capacity = graph->nodes.count + 1;
+    shown->indexes = GT_ARENA_ARRAY(shown->arena, uint32_t, shown->capacity);
+    if (!shown->indexes)
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    return gt_view_graph(shown->arena, graph, &shown->view, err);
+}
 
 /* Our node ids become indexes of the view that the providers see. */
 static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *nodes, uint32_t count,
                            gantry_verdict *out_verdict)
 {
-    judge_self *judge = self;
-    for (uint32_t k = 0; k < count && k < judge->capacity; k++)
-        judge->indexes[k] = judge->view->node_index[nodes[k]];
-    return judge->table->judge(judge->table->self, &judge->view->view, judge->indexes, count, out_verdict);
+    const judge_self *judge = self;
+    const shown_graph *shown = judge->shown;
+    for (uint32_t k = 0; k < count && k < shown->capacity; k++)
+        shown->indexes[k] = shown->view.node_index[nodes[k]];
+    return judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
 }
 
 static void describe_domains(const gantry_session *session, gt_place_domain *domains)
@@ -100,21 +118,19 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
     gantry_session *session = variant->session;
     gt_arena arena;
     gt_arena_init(&arena, session->allocator);
-    gt_view view;
-    gantry_status status = gt_view_graph(&arena, variant->graph, &view, err);
+    shown_graph shown = {.arena = &arena};
+    gantry_status status = show_graph(&shown, variant->graph, err);
     gt_place_provider *providers = GT_ARENA_ARRAY(&arena, gt_place_provider, session->provider_count);
     judge_self *selves = GT_ARENA_ARRAY(&arena, judge_self, session->provider_count);
     gt_place_domain *domains = GT_ARENA_ARRAY(&arena, gt_place_domain, session->domain_count);
-    uint32_t *indexes = GT_ARENA_ARRAY(&arena, uint32_t, variant->graph->nodes.count + 1);
-    if (status == GANTRY_OK && (!providers || !selves || !domains || !indexes))
+    if (status == GANTRY_OK && (!providers || !selves || !domains))
         status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     if (status != GANTRY_OK)
         goto done;
     for (uint32_t k = 0; k < session->provider_count; k++) {
         const gt_session_provider *p = &session->providers[k];
         bool available = p->entry && p->entry->available;
-        selves[k] =
-            (judge_self){available ? p->entry->table : NULL, &view, indexes, variant->graph->nodes.count + 1};
+        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown};
         providers[k] =
             (gt_place_provider){.name = p->name,
                                 .domain = p->domain,
@@ -130,7 +146,9 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
                                 .pins = session->options.pins.data,
                                 .pin_count = session->options.pins.count,
                                 .late = variant->late.data,
-                                .late_count = variant->late.count};
+                                .late_count = variant->late.count,
+                                .show_graph = show_graph,
+                                .show_self = &shown};
     gt_placement_destroy(session->allocator, &variant->placement);
     status = gt_place(variant->graph, providers, session->provider_count, domains, session->domain_count,
                       &options, &variant->placement, err);

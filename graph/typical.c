@@ -60,17 +60,29 @@ static int64_t typical_count(const typical_values *typical, const gt_value *valu
     return count;
 }
 
-/* True when all extents are constants: then nothing has to be evaluated. */
-static bool constant_shape(const gt_exprs *exprs, const gt_value *value, int64_t *out_dims,
-                           int64_t *out_count)
+/* An extent that is a number, a symbol or unknown: nothing has to be evaluated. */
+static bool plain_extent(const gt_exprs *exprs, gt_expr dim, int64_t *out_extent)
+{
+    *out_extent = ASSUMED_EXTENT;
+    if (dim == GT_EXPR_UNKNOWN || gt_expr_is_const(exprs, dim, out_extent))
+        return true;
+    const gt_expr_node *node = &exprs->nodes.data[dim];
+    if (node->kind != GT_EXPR_SYMBOL || node->real)
+        return false;
+    int64_t typical = exprs->symbols.data[node->a].range_typical;
+    *out_extent = typical > 0 ? typical : 0;
+    return true;
+}
+
+static bool plain_shape(const gt_exprs *exprs, const gt_value *value, int64_t *out_dims, int64_t *out_count)
 {
     *out_count = 1;
     for (int32_t k = 0; k < value->rank; k++) {
-        if (value->dims[k] == GT_EXPR_UNKNOWN || !gt_expr_is_const(exprs, value->dims[k], &out_dims[k]))
+        if (!plain_extent(exprs, value->dims[k], &out_dims[k]))
             return false;
         *out_count = saturating_product(*out_count, out_dims[k]);
     }
-    return value->rank >= 0;
+    return true;
 }
 
 int64_t gt_typical_shape(const gt_graph *graph, uint32_t value_id, int64_t *out_dims)
@@ -78,7 +90,9 @@ int64_t gt_typical_shape(const gt_graph *graph, uint32_t value_id, int64_t *out_
     const gt_exprs *exprs = &graph->model->exprs;
     const gt_value *value = gt_graph_value(graph, value_id);
     int64_t count;
-    if (constant_shape(exprs, value, out_dims, &count))
+    if (value->rank < 0 || value->rank > GANTRY_MAX_RANK)
+        return ASSUMED_EXTENT;
+    if (plain_shape(exprs, value, out_dims, &count))
         return count;
     /* Operands have lower indexes than results: nothing above the last extent is needed. */
     uint32_t needed = 0;
