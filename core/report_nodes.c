@@ -50,21 +50,13 @@ static json_t *candidates_of(const gantry_session *session, const gt_unit *unit,
     return rows;
 }
 
-/* Shape arithmetic never leaves the host: every other provider is refused by policy. */
-static json_t *policy_candidates(const gantry_session *session, const char *op)
+/* Shape arithmetic never leaves the host: the others are refused by policy, or could not do it anyway. */
+static json_t *host_candidates(const gantry_session *session, const gt_unit *unit, const char *op)
 {
-    static const gantry_refusal POLICY = {.code = GANTRY_REFUSE_host_policy,
-                                          .detail = "its result is known at bind"};
-    double none = __builtin_nan("");
-    gt_kept_verdict verdict = {.asked = true, .refusal = &POLICY, .estimate_ns = none, .boundary_ns = none};
     json_t *rows = json_array();
     for (uint32_t p = 0; p < session->provider_count; p++)
-        if (session->providers[p].domain != 0) {
-            json_t *row = candidate(session->providers[p].name, &verdict, op);
-            json_object_del(row, "actual_number");
-            json_object_del(row, "limit");
-            json_array_append_new(rows, row);
-        }
+        if (session->providers[p].domain != 0 && unit->verdicts[p].asked)
+            json_array_append_new(rows, candidate(session->providers[p].name, &unit->verdicts[p], op));
     return rows;
 }
 
@@ -109,9 +101,14 @@ static json_t *placed_row(const gt_report_scope *scope, const gt_report_part *pa
     if (node->lineage.pass)
         json_object_set_new(row, "pass", json_string(node->lineage.pass));
     if (unit == GT_NONE) {
+        uint32_t host_unit = placement->host_unit_of_node ? placement->host_unit_of_node[id] : GT_NONE;
         json_object_set_new(row, "state", json_string("at_bind"));
         json_object_set_new(row, "provider", json_string(host_provider(scope->session)));
-        json_object_set_new(row, "candidates", policy_candidates(scope->session, node->op_type));
+        json_object_set_new(
+            row, "candidates",
+            host_unit == GT_NONE
+                ? json_array()
+                : host_candidates(scope->session, &placement->host_units[host_unit], node->op_type));
         return row;
     }
     const gt_unit *u = &placement->units[unit];

@@ -108,12 +108,15 @@ static gantry_status append_units(gt_placer *placer, const copy_list *list, gant
     size_t verdict_bytes = placer->provider_count * sizeof(gt_kept_verdict);
     gt_unit *units = GT_ARENA_ARRAY(arena, gt_unit, count);
     uint32_t *unit_of_node = GT_ARENA_ARRAY(arena, uint32_t, node_count);
+    uint32_t *host_unit_of_node = GT_ARENA_ARRAY(arena, uint32_t, node_count);
     uint8_t *executor = (uint8_t *)gt_arena_alloc(&placer->scratch, count);
     uint32_t *able = GT_ARENA_ARRAY(&placer->scratch, uint32_t, count);
-    if (!units || !unit_of_node || !executor || !able)
+    if (!units || !unit_of_node || !host_unit_of_node || !executor || !able)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     memcpy(units, placement->units, old_count * sizeof *units);
     memcpy(unit_of_node, placement->unit_of_node, old_nodes * sizeof *unit_of_node);
+    memset(host_unit_of_node, 0xff, node_count * sizeof *host_unit_of_node);
+    memcpy(host_unit_of_node, placement->host_unit_of_node, old_nodes * sizeof *host_unit_of_node);
     memcpy(executor, placer->executor, old_count);
     memcpy(able, placer->able, old_count * sizeof *able);
     for (uint32_t k = 0; k < list->orders.count; k++) {
@@ -130,6 +133,7 @@ static gantry_status append_units(gt_placer *placer, const copy_list *list, gant
     }
     placement->units = units;
     placement->unit_of_node = unit_of_node;
+    placement->host_unit_of_node = host_unit_of_node;
     placement->unit_count = count;
     placer->executor = executor;
     placer->able = able;

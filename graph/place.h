@@ -119,6 +119,11 @@ typedef struct gt_placement {
     uint32_t unit_count;
     gt_unit *units;
     uint32_t *unit_of_node; /* by node id; GT_NONE for removed and at-bind nodes ("host_policy, at bind") */
+    /* Nodes known at bind never run; they are judged only to say why: their units are of the kind "host",
+     * without a provider, and providers that could run them off the host have the refusal host_policy. */
+    uint32_t host_unit_count;
+    gt_unit *host_units;
+    uint32_t *host_unit_of_node; /* by node id; GT_NONE for all others */
     uint32_t partition_count;
     gt_partition *partitions; /* in an order in which they can run */
     uint32_t *partition_of_node;

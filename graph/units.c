@@ -11,12 +11,31 @@ static const char *unit_kind(const gt_node *node)
     return node->composite ? "composite" : "node";
 }
 
-static uint32_t count_running(const gt_graph *graph)
+/* Where units are put while they are made: one array for all nodes, one for all verdicts. */
+typedef struct unit_maker {
+    gt_placer *placer;
+    uint32_t *nodes;
+    gt_kept_verdict *verdicts;
+} unit_maker;
+
+static gt_unit make_unit(unit_maker *maker, uint32_t node, const char *kind)
 {
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < graph->order.count; k++)
-        count += gt_node_runs(graph->nodes.data[graph->order.data[k]]);
-    return count;
+    gt_unit unit = {.node_count = 1,
+                    .nodes = maker->nodes,
+                    .kind = kind,
+                    .provider = GT_NONE,
+                    .verdicts = maker->verdicts};
+    *maker->nodes++ = node;
+    maker->verdicts += maker->placer->provider_count;
+    return unit;
+}
+
+static uint32_t *no_units(gt_arena *arena, uint32_t node_count)
+{
+    uint32_t *units = GT_ARENA_ARRAY(arena, uint32_t, node_count + 1);
+    if (units)
+        memset(units, 0xff, node_count * sizeof *units);
+    return units;
 }
 
 gantry_status gt_units_form(gt_placer *placer, gantry_error *err)
@@ -24,30 +43,29 @@ gantry_status gt_units_form(gt_placer *placer, gantry_error *err)
     gt_graph *graph = placer->graph;
     gt_placement *placement = placer->placement;
     gt_arena *arena = &placement->arena;
-    uint32_t count = count_running(graph);
-    uint32_t *nodes = GT_ARENA_ARRAY(arena, uint32_t, count + 1);
-    gt_kept_verdict *verdicts =
-        GT_ARENA_ARRAY(arena, gt_kept_verdict, (size_t)count * placer->provider_count + 1);
+    uint32_t count = graph->order.count;
+    unit_maker maker = {.placer = placer};
+    maker.nodes = GT_ARENA_ARRAY(arena, uint32_t, count + 1);
+    maker.verdicts = GT_ARENA_ARRAY(arena, gt_kept_verdict, (size_t)count * placer->provider_count + 1);
     placement->units = GT_ARENA_ARRAY(arena, gt_unit, count + 1);
-    placement->unit_of_node = GT_ARENA_ARRAY(arena, uint32_t, graph->nodes.count + 1);
+    placement->host_units = GT_ARENA_ARRAY(arena, gt_unit, count + 1);
+    placement->unit_of_node = no_units(arena, graph->nodes.count);
+    placement->host_unit_of_node = no_units(arena, graph->nodes.count);
     placer->able = GT_ARENA_ARRAY(&placer->scratch, uint32_t, count + 1);
     placer->executor = (uint8_t *)gt_arena_alloc(&placer->scratch, count + 1);
-    if (!nodes || !verdicts || !placement->units || !placement->unit_of_node || !placer->able ||
-        !placer->executor)
+    if (!maker.nodes || !maker.verdicts || !placement->units || !placement->host_units ||
+        !placement->unit_of_node || !placement->host_unit_of_node || !placer->able || !placer->executor)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
-    memset(placement->unit_of_node, 0xff, graph->nodes.count * sizeof *placement->unit_of_node);
-    for (uint32_t k = 0; k < graph->order.count; k++) {
-        uint32_t node = graph->order.data[k];
-        if (!gt_node_runs(graph->nodes.data[node]))
-            continue;
-        uint32_t index = placement->unit_count++;
-        nodes[index] = node;
-        placement->units[index] = (gt_unit){.node_count = 1,
-                                            .nodes = &nodes[index],
-                                            .kind = unit_kind(graph->nodes.data[node]),
-                                            .provider = GT_NONE,
-                                            .verdicts = &verdicts[(size_t)index * placer->provider_count]};
-        placement->unit_of_node[node] = index;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t id = graph->order.data[k];
+        const gt_node *node = graph->nodes.data[id];
+        if (gt_node_runs(node)) {
+            placement->unit_of_node[id] = placement->unit_count;
+            placement->units[placement->unit_count++] = make_unit(&maker, id, unit_kind(node));
+        } else if (!node->removed) {
+            placement->host_unit_of_node[id] = placement->host_unit_count;
+            placement->host_units[placement->host_unit_count++] = make_unit(&maker, id, "host");
+        }
     }
     return GANTRY_OK;
 }

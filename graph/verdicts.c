@@ -53,8 +53,10 @@ static gantry_status keep_verdict(gt_placer *placer, gantry_verdict *verdict, co
     }
     out_kept->supported = true;
     out_kept->estimate_source = verdict->estimate_source ? verdict->estimate_source : 'e';
-    out_kept->estimate_ns =
-        isfinite(verdict->estimate_ns) && verdict->estimate_ns >= 0 ? verdict->estimate_ns : NAN;
+    /* A verdict starts from zero: without a number and without a source there is no estimate. */
+    bool given = verdict->estimate_ns > 0 || verdict->estimate_source;
+    bool sane = isfinite(verdict->estimate_ns) && verdict->estimate_ns >= 0;
+    out_kept->estimate_ns = given && sane ? verdict->estimate_ns : NAN;
     out_kept->executes_in = verdict->executes_in;
     return GANTRY_OK;
 }
@@ -97,22 +99,36 @@ gantry_status gt_verdicts_judge(gt_placer *placer, const gt_graph *graph, const 
     return keep_verdict(placer, &verdict, graph->nodes.data[nodes[0]]->op_type, out_verdict, err);
 }
 
-static gantry_status judge_unit(gt_placer *placer, uint32_t index, gantry_error *err)
+static gantry_status judge_unit(gt_placer *placer, gt_unit *unit, uint32_t *out_able, gantry_error *err)
 {
-    gt_unit *unit = &placer->placement->units[index];
     for (uint32_t p = 0; p < placer->provider_count; p++) {
         GT_TRY(gt_verdicts_judge(placer, placer->graph, unit->nodes, unit->node_count, p, &unit->verdicts[p],
                                  err));
         if (unit->verdicts[p].supported)
-            placer->able[index] |= 1u << p;
+            *out_able |= 1u << p;
     }
+    return GANTRY_OK;
+}
+
+/* The host computes it at bind, whoever could. */
+static gantry_status judge_host_unit(gt_placer *placer, gt_unit *unit, gantry_error *err)
+{
+    uint32_t able = 0;
+    GT_TRY(judge_unit(placer, unit, &able, err));
+    for (uint32_t p = 0; p < placer->provider_count; p++)
+        if (able & 1u << p && gt_placer_domain(placer, p) != 0)
+            GT_TRY(gt_verdicts_overrule(placer, &unit->verdicts[p], GANTRY_REFUSE_host_policy, "",
+                                        "its result is known at bind", "host", "", err));
     return GANTRY_OK;
 }
 
 gantry_status gt_verdicts_collect(gt_placer *placer, gantry_error *err)
 {
-    for (uint32_t k = 0; k < placer->placement->unit_count; k++)
-        GT_TRY(judge_unit(placer, k, err));
+    gt_placement *placement = placer->placement;
+    for (uint32_t k = 0; k < placement->unit_count; k++)
+        GT_TRY(judge_unit(placer, &placement->units[k], &placer->able[k], err));
+    for (uint32_t k = 0; k < placement->host_unit_count; k++)
+        GT_TRY(judge_host_unit(placer, &placement->host_units[k], err));
     return GANTRY_OK;
 }
 

@@ -649,6 +649,11 @@ Test(place, nodes_known_at_bind_are_not_placed_and_their_values_do_not_cross)
     f->graph->nodes.data[reshape]->op = &RESHAPE;
     must_place(f);
     cr_assert_eq(f->placement->unit_of_node[shape], GT_NONE);
+    const gt_unit *host = &f->placement->host_units[f->placement->host_unit_of_node[shape]];
+    cr_assert_eq(host->nodes[0], shape);
+    cr_assert_str_eq(host->kind, "host");
+    cr_assert_eq(host->verdicts[0].refusal->code, GANTRY_REFUSE_host_policy);
+    cr_assert(host->verdicts[1].supported);
     cr_assert_eq(f->placement->partition_of_node[shape], GT_NONE);
     cr_assert_eq(f->placement->partition_count, 1);
     cr_assert_eq(f->placement->boundary_count, 2);

@@ -178,6 +178,12 @@ static bool check_units(const verifier *v)
         const gt_node *node = v->graph->nodes.data[k];
         uint32_t unit = v->p->unit_of_node[k];
         REQUIRE(runs(node) == (unit != GT_NONE), "%s: unit %d", node->name, (int)unit);
+        uint32_t host = v->p->host_unit_of_node[k];
+        REQUIRE((host != GT_NONE) == (node->at_bind && !node->removed), "%s: host unit %d", node->name,
+                (int)host);
+        for (uint32_t p = 0; host != GT_NONE && p < v->q->provider_count; p++)
+            REQUIRE(v->q->providers[p].domain == 0 || !v->p->host_units[host].verdicts[p].supported,
+                    "%s: known at bind, and %s may have it", node->name, v->q->providers[p].name);
         if (unit == GT_NONE)
             continue;
         running++;
