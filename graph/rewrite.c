@@ -20,6 +20,7 @@ static const gt_rewrite_rule rules[] = {
     {"fold", "computes nodes whose inputs are all constants", gt_rewrite_fold},
     {"identity", "removes nodes that pass their input through, and merges transposes", gt_rewrite_identity},
     {"cse", "computes equal expressions once", gt_rewrite_cse},
+    {"gather_first", "looks rows of a constant table up before computing on them", gt_rewrite_gather_first},
     {"conv_mul", "moves a constant factor per channel into the weights of a convolution",
      gt_rewrite_conv_mul},
     {"conv_add", "moves a constant addend per channel into the bias of a convolution", gt_rewrite_conv_add},

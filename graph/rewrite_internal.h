@@ -199,8 +199,9 @@ gantry_status gt_rewrite_fuse(gt_rewrite_context *context, const gt_rewrite_patt
 typedef gantry_status gt_rewrite_apply_fn(gt_rewrite_context *context, gt_graph *graph, bool *out_changed,
                                           gantry_error *err);
 gt_rewrite_apply_fn gt_rewrite_dead_code, gt_rewrite_if_inline, gt_rewrite_fold, gt_rewrite_shape_fold,
-    gt_rewrite_identity, gt_rewrite_cse, gt_rewrite_conv_mul, gt_rewrite_conv_add, gt_rewrite_conv_batchnorm,
-    gt_rewrite_gemm_batchnorm, gt_rewrite_layer_norm, gt_rewrite_gelu, gt_rewrite_silu, gt_rewrite_hard_swish;
+    gt_rewrite_identity, gt_rewrite_cse, gt_rewrite_gather_first, gt_rewrite_conv_mul, gt_rewrite_conv_add,
+    gt_rewrite_conv_batchnorm, gt_rewrite_gemm_batchnorm, gt_rewrite_layer_norm, gt_rewrite_gelu,
+    gt_rewrite_silu, gt_rewrite_hard_swish;
 
 /* Notes "constant_recomputed" for the nodes that a run computes again though their inputs never change. */
 gantry_status gt_rewrite_note_recomputed(gt_rewrite_context *context, gt_graph *graph, gantry_error *err);

@@ -379,6 +379,53 @@ Test(rewrite, shapes_of_static_tensors_are_constants)
     fixture_free(&f);
 }
 
+/* ---- tables */
+
+static void table_of_rows(fixture *f, const char *scale_shape)
+{
+    static const int8_t table[400];
+    static const float scale[100];
+    f->options.fold_limit_bytes = 16;
+    input(f, "ids", GANTRY_INT64, "n,2");
+    constant(f, "table", GANTRY_INT8, "100,4", table);
+    constant(f, "scale", GANTRY_FLOAT32, scale_shape, scale);
+    CHECK(f,
+          gt_node_set_int(f->graph, node(f, "cast1", "Cast", "table", "a"), "to", GANTRY_FLOAT32, &f->error));
+    node(f, "mul1", "Mul", "scale a", "b");
+    node(f, "gather1", "Gather", "b ids", "y");
+    output(f, "y");
+    simplify(f);
+}
+
+Test(rewrite, rows_are_looked_up_before_they_are_computed_on)
+{
+    static const char *const shapes[] = {"", "4", "1,4"};
+    for (int k = 0; k < 3; k++) {
+        fixture f;
+        fixture_init(&f);
+        table_of_rows(&f, shapes[k]);
+        cr_assert_eq(f.graph->order.count, 3);
+        cr_assert_eq(find(&f, "gather1")->inputs[0], value(&f, "table"));
+        cr_assert_eq(f.graph->values.data[find(&f, "gather1")->outputs[0]]->dtype, GANTRY_INT8);
+        cr_assert_eq(find(&f, "cast1")->inputs[0], find(&f, "gather1")->outputs[0]);
+        cr_assert_str_eq(output_value(&f, 0)->name, "y");
+        cr_assert_str_eq(f.graph->nodes.data[output_value(&f, 0)->producer]->name, "mul1");
+        cr_assert_eq(output_value(&f, 0)->rank, 3);
+        cr_assert_eq(f.model->notes.count, 0, "nothing is computed on the whole table");
+        fixture_free(&f);
+    }
+}
+
+Test(rewrite, a_scale_for_each_row_keeps_the_order)
+{
+    fixture f;
+    fixture_init(&f);
+    table_of_rows(&f, "100,1");
+    cr_assert_eq(f.graph->nodes.data[output_value(&f, 0)->producer]->op_type[0], 'G');
+    cr_assert_null(record(&f, "gather_first", "gather1"));
+    fixture_free(&f);
+}
+
 /* ---- bodies */
 
 /* if1 with two bodies that read the outer value "a", by capture. */
