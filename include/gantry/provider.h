@@ -228,10 +228,10 @@ typedef struct gantry_refusal {
     double limit_number;
 } gantry_refusal;
 
-/* supported = 1 with an estimate, or 0 with a refusal. estimate_ns is the time of the unit at typical_dims (NAN: not known);
- * what it rests on stands in estimate_source: 'e' estimated, 'm' measured, 'a' assumed. executes_in is the
- * type the arithmetic is done in (GANTRY_UNDEFINED: the model's own). A yes may be conditional on a dim that
- * is not known yet: it counts as yes, and reshape may still refuse. */
+/* supported = 1 with an estimate, or 0 with a refusal. estimate_ns is the time of the unit at typical_dims
+ * (NAN: not known); what it rests on stands in estimate_source: 'e' estimated, 'm' measured, 'a' assumed.
+ * executes_in is the type the arithmetic is done in (GANTRY_UNDEFINED: the model's own). A yes may be
+ * conditional on a dim that is not known yet: it counts as yes, and reshape may still refuse. */
 typedef struct gantry_verdict {
     size_t struct_bytes;
     int32_t supported;
@@ -502,8 +502,10 @@ typedef struct gantry_run_args {
     int threads; /* 1 or the session's count */
     int64_t *const
         *true_dims; /* for each output: NULL, or where run writes the true extents of a bounded output */
-    const volatile int *stop;    /* not 0: return GANTRY_CANCELLED soon */
-    gantry_timing_event *timing; /* NULL, or room for timing_capacity events */
+    const volatile int *stop; /* not 0: return GANTRY_CANCELLED soon */
+    /* NULL, or room for timing_capacity events. run sets *out_timing_count; the events themselves may be
+     * written until the queue has passed the run, so this array stays valid that long. */
+    gantry_timing_event *timing;
     uint32_t timing_capacity;
     uint32_t *out_timing_count;
 } gantry_run_args;
