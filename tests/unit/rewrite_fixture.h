@@ -31,7 +31,7 @@ static inline uint64_t count_of(const gantry_tensor *tensor)
     return count;
 }
 
-/* Neg, Add of equal shapes, Cast and NonZero of floats or int64; anything else can't be evaluated. */
+/* Neg, and Add of equal shapes, of floats; anything else cannot be evaluated. */
 static inline gantry_status evaluate_few(void *self, const gt_graph *graph, uint32_t id,
                                          const gantry_tensor *inputs, gantry_tensor *outputs, gt_arena *arena,
                                          gantry_error *err)
