@@ -1,0 +1,295 @@
+/* The session API: creation and its report, bindings, shapes, sizes that depend on data, control flow. */
+#include "../support/small_models.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+static float a[32], b[32];
+
+static void fill(void)
+{
+    for (int k = 0; k < 32; k++) {
+        a[k] = (float)(k - 8);
+        b[k] = (float)(k % 3);
+    }
+}
+
+static void check_add(small_session *s, int64_t rows)
+{
+    gantry_tensor y = small_result(s, 0);
+    cr_assert_eq(s->status, GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(y.rank, 2);
+    cr_assert_eq(y.dims[0], rows);
+    for (int64_t k = 0; k < rows * 4; k++)
+        cr_assert_eq(small_floats_of(&y)[k], a[k] + b[k] > 0 ? a[k] + b[k] : 0);
+}
+
+Test(session, runs_and_allocates_its_output)
+{
+    fill();
+    small_session s = small_open(small_add(3), "");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a), GANTRY_OK);
+    cr_assert_eq(small_bind(&s, 1, GANTRY_FLOAT32, 2, 3, 4, b), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    check_add(&s, 3);
+    small_close(&s);
+    cr_assert_null(s.runtime);
+}
+
+Test(session, writes_into_the_callers_buffer)
+{
+    fill();
+    float y[16] = {0};
+    small_session s = small_open(small_add(3), "");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 3, 4, b);
+    gantry_tensor out = small_tensor(GANTRY_FLOAT32, 0, NULL, y, sizeof y);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &out, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
+    cr_assert_eq(small_result(&s, 0).buffer.handle, (void *)y);
+    check_add(&s, 3);
+    out.size_bytes = 40;
+    gantry_run_bind_output(s.run, 0, &out, &s.err);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INPUT_SHAPE);
+    cr_assert(strstr(s.err.message, "48") && strstr(s.err.message, "40") && strstr(s.err.message, "y"), "%s",
+              s.err.message);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, NULL, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "the run works again after the error");
+    check_add(&s, 3);
+    small_close(&s);
+}
+
+Test(session, refuses_what_does_not_fit)
+{
+    fill();
+    small_session s = small_open(small_add(3), "");
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(s.err.message, "input a is not bound"), "%s", s.err.message);
+    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 2, 5, 4, a), GANTRY_INPUT_SHAPE);
+    cr_assert(strstr(s.err.message, "a") && strstr(s.err.message, "[3,4]") && strstr(s.err.message, "[5,4]"),
+              "%s", s.err.message);
+    cr_assert_eq(small_bind(&s, 0, GANTRY_INT64, 2, 3, 4, a), GANTRY_INPUT_SHAPE);
+    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 1, 12, 0, a), GANTRY_INPUT_SHAPE);
+    cr_assert_eq(small_bind(&s, 2, GANTRY_FLOAT32, 2, 3, 4, a), GANTRY_INVALID_ARGUMENT);
+    gantry_tensor small = small_tensor(GANTRY_FLOAT32, 2, (int64_t[]){3, 4}, a, 47);
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &small, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(s.err.message, "48") && strstr(s.err.message, "47"), "%s", s.err.message);
+    small_close(&s);
+}
+
+Test(session, keeps_a_bounded_number_of_plans)
+{
+    fill();
+    small_session s = small_open(small_add(-1), "plan_cache=2");
+    for (int turn = 0; turn < 3; turn++)
+        for (int64_t rows = 0; rows < 6; rows++) {
+            small_bind(&s, 0, GANTRY_FLOAT32, 2, rows, 4, a);
+            small_bind(&s, 1, GANTRY_FLOAT32, 2, rows, 4, b);
+            cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+            check_add(&s, rows);
+        }
+    gantry_report *report = NULL;
+    const char *json;
+    cr_assert_eq(gantry_session_report(s.session, s.run, &report, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_JSON, &json, NULL, &s.err), GANTRY_OK);
+    cr_assert(strstr(json, "\"kept\": 2"), "%s", json);
+    cr_assert(strstr(json, "\"evicted\": 16"));
+    gantry_report_destroy(&report);
+    small_close(&s);
+}
+
+Test(session, says_both_extents_of_one_name_in_strict_mode)
+{
+    fill();
+    small_session s = small_open(small_add(-1), "strict=on");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 1, 4, b);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INPUT_SHAPE);
+    cr_assert(strstr(s.err.message, "3") && strstr(s.err.message, "1") && strstr(s.err.message, "n"), "%s",
+              s.err.message);
+    small_close(&s);
+}
+
+Test(session, broadcasts_two_extents_of_one_name_otherwise)
+{
+    fill();
+    small_session s = small_open(small_add(-1), "");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 1, 4, b);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_eq(y.dims[0], 3);
+    cr_assert_eq(small_floats_of(&y)[11], a[11] + b[3]);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 2, 4, b);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INPUT_SHAPE, "3 and 2 rows: %s", s.err.message);
+    cr_assert_eq(s.err.stage, GANTRY_STAGE_RUN);
+    cr_assert(strstr(s.err.message, "add1"), "%s", s.err.message);
+    small_close(&s);
+}
+
+Test(session, prepares_without_running)
+{
+    fill();
+    small_session s = small_open(small_add(-1), "");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 5, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 5, 4, b);
+    cr_assert_eq(gantry_run_prepare(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_eq(y.dims[0], 5);
+    cr_assert_null(y.buffer.handle);
+    small_close(&s);
+}
+
+Test(session, follows_sizes_that_depend_on_data)
+{
+    small_session s = small_open(small_nonzero(), "");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    for (int count = 0; count < 6; count++) {
+        float x[6] = {0};
+        for (int k = 0; k < count; k++)
+            x[5 - k] = (float)(k + 1);
+        small_bind(&s, 0, GANTRY_FLOAT32, 1, 6, 0, x);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor where = small_result(&s, 0), picked = small_result(&s, 1);
+        cr_assert_eq(where.dims[1], count);
+        cr_assert_eq(picked.rank, 1);
+        cr_assert_eq(picked.dims[0], count);
+        for (int k = 0; k < count; k++)
+            cr_assert_eq(small_floats_of(&picked)[k], 2 * x[6 - count + k]);
+    }
+    small_close(&s);
+}
+
+Test(session, checks_a_bound_buffer_against_the_true_size)
+{
+    int64_t where[2];
+    float x[6] = {1, 0, 0, 0, 0, 2};
+    small_session s = small_open(small_nonzero(), "");
+    small_bind(&s, 0, GANTRY_FLOAT32, 1, 6, 0, x);
+    gantry_tensor out = small_tensor(GANTRY_INT64, 0, NULL, where, sizeof where);
+    gantry_run_bind_output(s.run, 0, &out, &s.err);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "two of at most six fit: %s", s.err.message);
+    cr_assert_eq(where[1], 5);
+    x[2] = 3;
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INPUT_SHAPE);
+    cr_assert(strstr(s.err.message, "24") && strstr(s.err.message, "16"), "%s", s.err.message);
+    small_close(&s);
+}
+
+Test(session, takes_the_branch_that_data_decide)
+{
+    small_session s = small_open(small_if(), "");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    float sign = 1, x[3] = {1, 2, 3};
+    for (int turn = 0; turn < 4; turn++, sign = -sign) {
+        small_bind(&s, 0, GANTRY_FLOAT32, 1, 1, 0, &sign);
+        small_bind(&s, 1, GANTRY_FLOAT32, 1, 3, 0, x);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        cr_assert_eq(y.dims[0], sign > 0 ? 3 : 6);
+        cr_assert_eq(small_floats_of(&y)[2], sign > 0 ? 6 : 3);
+    }
+    small_close(&s);
+}
+
+Test(session, loops)
+{
+    small_session s = small_open(small_loop(), "");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    float start[4] = {1, 2, 3, 4};
+    static const int64_t TRIPS[] = {0, 1, 2, 1000, 0, 3};
+    for (size_t k = 0; k < sizeof TRIPS / sizeof *TRIPS; k++) {
+        int64_t trips = TRIPS[k];
+        small_bind(&s, 0, GANTRY_INT64, 0, 0, 0, &trips);
+        small_bind(&s, 1, GANTRY_FLOAT32, 1, 4, 0, start);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor out = small_result(&s, 0);
+        for (int e = 0; e < 4; e++)
+            cr_assert_eq(small_floats_of(&out)[e], start[e] + (float)trips);
+    }
+    small_close(&s);
+}
+
+Test(session, delivers_constants_and_inputs_as_outputs)
+{
+    small_session s = small_open(small_pass_through(), "");
+    float x[2] = {3, 4};
+    small_bind(&s, 0, GANTRY_FLOAT32, 1, 2, 0, x);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    static const float WANT[3][2] = {{-3, -4}, {5, 6}, {3, 4}};
+    for (uint32_t k = 0; k < 3; k++) {
+        gantry_tensor t = small_result(&s, k);
+        cr_assert_eq(small_floats_of(&t)[0], WANT[k][0]);
+        cr_assert_eq(small_floats_of(&t)[1], WANT[k][1]);
+    }
+    small_close(&s);
+}
+
+Test(session, uses_the_default_of_an_input_until_it_is_bound)
+{
+    small_session s = small_open(small_default(), "");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    gantry_value_info info = {.struct_bytes = sizeof info};
+    cr_assert_eq(gantry_session_input(s.session, 1, &info, &s.err), GANTRY_OK);
+    cr_assert_str_eq(info.name, "d");
+    cr_assert_eq(info.has_default, 1);
+    float x[2] = {1, 2}, d = 100;
+    small_bind(&s, 0, GANTRY_FLOAT32, 1, 2, 0, x);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_eq(small_floats_of(&y)[1], 12);
+    small_bind(&s, 1, GANTRY_FLOAT32, 1, 1, 0, &d);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
+    y = small_result(&s, 0);
+    cr_assert_eq(small_floats_of(&y)[1], 102);
+    gantry_run_bind_input(s.run, 1, NULL, &s.err);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
+    y = small_result(&s, 0);
+    cr_assert_eq(small_floats_of(&y)[1], 12);
+    small_close(&s);
+}
+
+Test(session, refuses_to_go_while_it_is_used)
+{
+    small_session s = small_open(small_add(3), "");
+    cr_assert_eq(gantry_session_destroy(&s.session, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_not_null(s.session);
+    cr_assert_eq(gantry_runtime_destroy(&s.runtime, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_not_null(s.runtime);
+    small_close(&s);
+    cr_assert_null(s.session);
+    cr_assert_null(s.runtime);
+}
+
+Test(session, reports_a_failed_creation)
+{
+    small_session s = small_open(small_unknown(), "");
+    cr_assert_eq(s.status, GANTRY_UNSUPPORTED, "%s", s.err.message);
+    cr_assert(strstr(s.err.message, "Frobnicate") && strstr(s.err.message, "frob1"), "%s", s.err.message);
+    cr_assert_null(s.session);
+    cr_assert_not_null(s.report);
+    const char *text;
+    cr_assert_eq(gantry_report_render(s.report, GANTRY_REPORT_JSON, &text, NULL, &s.err), GANTRY_OK);
+    cr_assert(strstr(text, "\"no_kernel\"") && strstr(text, "frob1"), "%s", text);
+    cr_assert_eq(gantry_report_render(s.report, GANTRY_REPORT_TEXT, &text, NULL, &s.err), GANTRY_OK);
+    cr_assert(strstr(text, "could not be created"), "%s", text);
+    small_close(&s);
+}
+
+Test(session, takes_null_where_it_says_so)
+{
+    gantry_run *run = NULL;
+    gantry_session *session = NULL;
+    gantry_error err = GANTRY_ERROR_INIT;
+    gantry_run_destroy(NULL);
+    gantry_run_destroy(&run);
+    gantry_run_cancel(NULL);
+    gantry_report_destroy(NULL);
+    cr_assert_eq(gantry_session_destroy(NULL, NULL), GANTRY_OK);
+    cr_assert_eq(gantry_session_destroy(&session, &err), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(NULL, &err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_run_create(NULL, &run, &err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_session_create_from_file(NULL, "x", NULL, &session, NULL, &err),
+                 GANTRY_INVALID_ARGUMENT);
+}
