@@ -15,8 +15,22 @@ typedef float vector16 __attribute__((vector_size(64), aligned(4)));
 /* ---- the inner kernels: rows x 64 columns
  * -------------------------------------------------------------------------------------- */
 
+static inline __attribute__((always_inline)) void store_half(float *y, bool add, vector16 a, vector16 b)
+{
+    vector16 *out = (vector16 *)y;
+    out[0] = add ? out[0] + a : a;
+    out[1] = add ? out[1] + b : b;
+}
+
+static inline __attribute__((always_inline)) void store_row(float *y, bool add, vector16 a, vector16 b,
+                                                            vector16 c, vector16 d)
+{
+    store_half(y, add, a, b);
+    store_half(y + 32, add, c, d);
+}
+
 static CPU_CLONES void panel_1(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
-                               float *y, int64_t y_row)
+                               float *y, int64_t y_row, bool add)
 {
     vector16 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
     int64_t j = 0;
@@ -39,15 +53,11 @@ static CPU_CLONES void panel_1(const float *a, int64_t a_row, const float *b, in
         s2 += a[j] * p[2];
         s3 += a[j] * p[3];
     }
-    vector16 *out = (vector16 *)y;
-    out[0] = s0 + t0;
-    out[1] = s1 + t1;
-    out[2] = s2 + t2;
-    out[3] = s3 + t3;
+    store_row(y, add, s0 + t0, s1 + t1, s2 + t2, s3 + t3);
 }
 
 static CPU_CLONES void panel_2(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
-                               float *y, int64_t y_row)
+                               float *y, int64_t y_row, bool add)
 {
     vector16 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
     for (int64_t j = 0; j < k; j++) {
@@ -62,20 +72,13 @@ static CPU_CLONES void panel_2(const float *a, int64_t a_row, const float *b, in
         t2 += v * p[2];
         t3 += v * p[3];
     }
-    vector16 *out = (vector16 *)y, *next = (vector16 *)(y + y_row);
-    out[0] = s0;
-    out[1] = s1;
-    out[2] = s2;
-    out[3] = s3;
-    next[0] = t0;
-    next[1] = t1;
-    next[2] = t2;
-    next[3] = t3;
+    store_row(y, add, s0, s1, s2, s3);
+    store_row(y + y_row, add, t0, t1, t2, t3);
 }
 
 /* Four rows, two columns of registers at a time: 8 accumulators, so that AVX2 does not spill too much. */
 static CPU_CLONES void panel_4(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
-                               float *y, int64_t y_row)
+                               float *y, int64_t y_row, bool add)
 {
     for (int half = 0; half < PANEL; half += 32) {
         vector16 s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0}, u0 = {0}, u1 = {0}, w0 = {0}, w1 = {0};
@@ -91,18 +94,10 @@ static CPU_CLONES void panel_4(const float *a, int64_t a_row, const float *b, in
             w0 += a[3 * a_row + j] * p0;
             w1 += a[3 * a_row + j] * p1;
         }
-        vector16 *out = (vector16 *)(y + half);
-        out[0] = s0;
-        out[1] = s1;
-        out = (vector16 *)(y + y_row + half);
-        out[0] = t0;
-        out[1] = t1;
-        out = (vector16 *)(y + 2 * y_row + half);
-        out[0] = u0;
-        out[1] = u1;
-        out = (vector16 *)(y + 3 * y_row + half);
-        out[0] = w0;
-        out[1] = w1;
+        store_half(y + half, add, s0, s1);
+        store_half(y + y_row + half, add, t0, t1);
+        store_half(y + 2 * y_row + half, add, u0, u1);
+        store_half(y + 3 * y_row + half, add, w0, w1);
     }
 }
 
@@ -131,17 +126,31 @@ typedef struct small_job {
     const cpu_call *call;
 } small_job;
 
+typedef void (*panel_fn)(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k, float *y,
+                         int64_t y_row, bool add);
+
+/* Long sums are cut: partial sums of at most DEPTH products lose fewer digits than one running sum. */
+#define DEPTH 512
+
+static void one_pass(panel_fn panel, const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
+                     float *y, int64_t y_row)
+{
+    panel(a, a_row, b, b_row, k < DEPTH ? k : DEPTH, y, y_row, false);
+    for (int64_t j = DEPTH; j < k; j += DEPTH)
+        panel(a + j, a_row, b + j * b_row, b_row, k - j < DEPTH ? k - j : DEPTH, y, y_row, true);
+}
+
 static void rows_of_panel(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k, float *y,
                           int64_t y_row, int64_t rows)
 {
     if (rows == 4) {
-        panel_4(a, a_row, b, b_row, k, y, y_row);
+        one_pass(panel_4, a, a_row, b, b_row, k, y, y_row);
         return;
     }
     if (rows >= 2)
-        panel_2(a, a_row, b, b_row, k, y, y_row);
+        one_pass(panel_2, a, a_row, b, b_row, k, y, y_row);
     if (rows != 2)
-        panel_1(a + (rows - 1) * a_row, a_row, b, b_row, k, y + (rows - 1) * y_row, y_row);
+        one_pass(panel_1, a + (rows - 1) * a_row, a_row, b, b_row, k, y + (rows - 1) * y_row, y_row);
 }
 
 /* Up to 4 rows of one packed panel; a cut panel goes through a buffer. */
