@@ -130,7 +130,7 @@ typedef void (*panel_fn)(const float *a, int64_t a_row, const float *b, int64_t 
                          int64_t y_row, bool add);
 
 /* Long sums are cut: partial sums of at most DEPTH products lose fewer digits than one running sum. */
-#define DEPTH 512
+#define DEPTH 256
 
 static void one_pass(panel_fn panel, const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t k,
                      float *y, int64_t y_row)

@@ -19,11 +19,13 @@ static void host_log(const gantry_host *host, int level, const char *text)
 static void *host_alloc(const gantry_host *host, size_t bytes, size_t alignment)
 {
     void *memory = NULL;
+    long number = __atomic_add_fetch(&net_of(host)->allocations, 1, __ATOMIC_RELAXED);
+    if (number == net_of(host)->fail_at)
+        return NULL;
     if (posix_memalign(&memory, alignment < 16 ? 16 : alignment, bytes ? bytes : 1) != 0)
         return NULL;
     memset(memory, 0xCD, bytes < 4096 ? bytes : 4096);
     __atomic_fetch_add(&net_of(host)->live_blocks, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&net_of(host)->allocations, 1, __ATOMIC_RELAXED);
     return memory;
 }
 

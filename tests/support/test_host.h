@@ -43,6 +43,7 @@ typedef struct test_net {
     gantry_host host;
     long live_blocks; /* allocations not freed yet */
     long allocations; /* made so far */
+    long fail_at;     /* the allocation that fails; 0: none */
     const char *disable_types;
     test_constant constants[TEST_MAX_VALUES];
     uint32_t constant_count;

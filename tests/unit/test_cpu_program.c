@@ -236,3 +236,48 @@ Test(cpu_program, evaluate_one_node)
     cr_assert_eq(p->evaluate(p->self, &net->graph, 0, in, &out, &net->error), GANTRY_UNSUPPORTED);
     cr_assert_eq(test_net_close(net), 0);
 }
+
+/* conv -> relu -> max pool -> matmul chain: many kinds of kernels, and every allocation of it fails once. */
+static gantry_status build_and_run(test_net *net, float *w, float *k, float *x, float *y)
+{
+    static const int64_t x_dims[4] = {1, 16, 8, 8}, k_dims[4] = {16, 16, 1, 1}, p_dims[4] = {1, 16, 4, 4};
+    static const int64_t w_dims[2] = {4, 4}, two[2] = {2, 2};
+    uint32_t vx = test_value_add(net, GANTRY_FLOAT32, 4, x_dims);
+    uint32_t vk = test_constant_add(net, GANTRY_FLOAT32, 4, k_dims, k);
+    uint32_t vc = test_value_add(net, GANTRY_FLOAT32, 4, x_dims);
+    uint32_t vr = test_value_add(net, GANTRY_FLOAT32, 4, x_dims);
+    uint32_t vp = test_value_add(net, GANTRY_FLOAT32, 4, p_dims);
+    uint32_t vw = test_constant_add(net, GANTRY_FLOAT32, 2, w_dims, w);
+    uint32_t vy = test_value_add(net, GANTRY_FLOAT32, 4, p_dims);
+    test_input(net, vx);
+    test_output(net, vy);
+    test_node_add(net, "", "Conv", 11, 2, (uint32_t[]){vx, vk}, 1, &vc);
+    test_node_add(net, "", "Relu", 14, 1, &vc, 1, &vr);
+    test_node_add(net, "", "MaxPool", 12, 1, &vr, 1, &vp);
+    test_ints(net, "kernel_shape", 2, two);
+    test_ints(net, "strides", 2, two);
+    test_node_add(net, "", "MatMul", 13, 2, (uint32_t[]){vp, vw}, 1, &vy);
+    gantry_status status = test_net_build(net, 1);
+    return status == GANTRY_OK ? test_net_run(net, 1, (void *[]){x}, (void *[]){y}) : status;
+}
+
+Test(cpu_program, every_failed_allocation_is_a_status)
+{
+    float w[16], k[256], x[1024], y[256];
+    test_fill(w, 16, 1);
+    test_fill(k, 256, 2);
+    test_fill(x, 1024, 3);
+    long count = 0;
+    gantry_status status = GANTRY_RESOURCE;
+    for (; status != GANTRY_OK && count < 1000; count++) {
+        test_net *net = test_net_open();
+        long opened = net->allocations;
+        net->fail_at = opened + 1 + count;
+        status = build_and_run(net, w, k, x, y);
+        cr_assert(status == GANTRY_OK || status == GANTRY_RESOURCE, "allocation %ld gave status %d", count,
+                  status);
+        cr_assert_eq(test_net_close(net), 0, "allocation %ld", count);
+    }
+    cr_assert_gt(count, 10);
+    cr_assert_lt(count, 1000);
+}
