@@ -1,5 +1,5 @@
-/* MaxPool, AveragePool and the global pools: through oneDNN in the layout the input has, else plain loops
- * (indices, integers, float64, windows that hang over the declared padding). */
+/* MaxPool, AveragePool, LpPool and the global pools: through oneDNN in the layout the input has, else plain
+ * loops (indices, integers, float64, windows that hang over the declared padding). */
 #include "dnnl_kernel.h"
 #include "window.h"
 
@@ -10,6 +10,7 @@ typedef struct pool_state {
     gantry_dtype dtype;
     int64_t planes; /* batch * channels */
     bool average, include_pad, column_major, indices;
+    int64_t norm; /* LpPool: its p; 0 for the others */
 } pool_state;
 
 /* ---- plain loops
@@ -25,6 +26,19 @@ typedef struct pool_range {
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
+}
+
+/* What a sum becomes: a mean, or for LpPool the p-th root. */
+static double finish_sum(const pool_state *s, double sum, int64_t divisor)
+{
+    if (s->norm)
+        return s->norm == 1 ? sum : s->norm == 2 ? sqrt(sum) : pow(sum, 1.0 / (double)s->norm);
+    return divisor ? sum / (double)divisor : 0;
+}
+
+static double addend(const pool_state *s, double v)
+{
+    return s->norm == 0 ? v : s->norm == 1 ? fabs(v) : s->norm == 2 ? v * v : pow(fabs(v), (double)s->norm);
 }
 
 static pool_range range_at(const pool_state *s, int64_t position)
@@ -78,14 +92,14 @@ static int64_t plane_index(const cpu_window *w, const pool_range *r, const int64
                 for (at[1] = 0; at[1] < r.count[1]; at[1]++)                                                 \
                     for (at[2] = 0; at[2] < r.count[2]; at[2]++) {                                           \
                         type v = x[plane_index(w, &r, at, false)];                                           \
-                        sum += (double)v;                                                                    \
+                        sum += addend(s, (double)v);                                                         \
                         if (first || v > best || is_nan(v)) {                                                \
                             best = v;                                                                        \
                             best_index = plane_index(w, &r, at, s->column_major);                            \
                             first = false;                                                                   \
                         }                                                                                    \
                     }                                                                                        \
-            y[p] = s->average ? (type)(r.divisor ? sum / (double)r.divisor : 0) : best;                      \
+            y[p] = s->average ? (type)finish_sum(s, sum, r.divisor) : best;                                  \
             if (indices)                                                                                     \
                 indices[plane * out + p] = plane * in + best_index;                                          \
         }                                                                                                    \
@@ -189,8 +203,8 @@ static gantry_status make_in_layout(cpu_build *build, const pool_state *pool, cp
 static bool fits_dnnl(const cpu_build *build, const pool_state *pool)
 {
     const cpu_window *w = &pool->window;
-    if (pool->dtype != GANTRY_FLOAT32 || !cpu_dnnl_engine(build) || build->inputs[0].count == 0 ||
-        (build->output_count > 1 && build->outputs[1].present))
+    if (pool->norm || pool->dtype != GANTRY_FLOAT32 || !cpu_dnnl_engine(build) ||
+        build->inputs[0].count == 0 || (build->output_count > 1 && build->outputs[1].present))
         return false;
     for (uint32_t k = 0; k < w->rank; k++)
         if ((pool->average && w->pad_end[k] != w->declared_end[k]) || w->pad[k] >= cpu_window_range(w, k) ||
@@ -221,12 +235,13 @@ static gantry_status make_pool(cpu_build *build, const pool_state *pool, cpu_ker
 /* ---- the operators
  * ---------------------------------------------------------------------------------------------------- */
 
-static gantry_status make_window_pool(cpu_build *build, bool average, cpu_kernel *out_kernel)
+static gantry_status make_window_pool(cpu_build *build, bool average, int64_t norm, cpu_kernel *out_kernel)
 {
     const cpu_tensor *x = &build->inputs[0];
     const gantry_attribute *kernel = gantry_node_attribute(build->node, "kernel_shape");
     pool_state pool = {.dtype = x->dtype,
                        .average = average,
+                       .norm = norm,
                        .include_pad = average && gantry_node_int(build->node, "count_include_pad", 0) != 0,
                        .column_major = gantry_node_int(build->node, "storage_order", 0) != 0};
     if (!kernel || kernel->kind != GANTRY_ATTR_INTS)
@@ -239,19 +254,19 @@ static gantry_status make_window_pool(cpu_build *build, bool average, cpu_kernel
 
 static gantry_status make_max_pool(cpu_build *build, cpu_kernel *out_kernel)
 {
-    return make_window_pool(build, false, out_kernel);
+    return make_window_pool(build, false, 0, out_kernel);
 }
 
 static gantry_status make_average_pool(cpu_build *build, cpu_kernel *out_kernel)
 {
-    return make_window_pool(build, true, out_kernel);
+    return make_window_pool(build, true, 0, out_kernel);
 }
 
 /* All spatial dims in one window; more than three are one long dim. */
-static gantry_status make_global(cpu_build *build, bool average, cpu_kernel *out_kernel)
+static gantry_status make_global(cpu_build *build, bool average, int64_t norm, cpu_kernel *out_kernel)
 {
     const cpu_tensor *x = &build->inputs[0];
-    pool_state pool = {.dtype = x->dtype, .average = average};
+    pool_state pool = {.dtype = x->dtype, .average = average, .norm = norm};
     if (x->rank < 3)
         return cpu_unsupported(build, "the input has rank %u; 3 or more is needed", x->rank);
     pool.planes = x->dims[0] * x->dims[1];
@@ -269,12 +284,32 @@ static gantry_status make_global(cpu_build *build, bool average, cpu_kernel *out
 
 static gantry_status make_global_average(cpu_build *build, cpu_kernel *out_kernel)
 {
-    return make_global(build, true, out_kernel);
+    return make_global(build, true, 0, out_kernel);
 }
 
 static gantry_status make_global_max(cpu_build *build, cpu_kernel *out_kernel)
 {
-    return make_global(build, false, out_kernel);
+    return make_global(build, false, 0, out_kernel);
+}
+
+static gantry_status read_norm(cpu_build *build, int64_t *out_norm)
+{
+    *out_norm = gantry_node_int(build->node, "p", 2);
+    return *out_norm < 1 ? cpu_unsupported(build, "p is %lld", (long long)*out_norm) : GANTRY_OK;
+}
+
+static gantry_status make_lp_pool(cpu_build *build, cpu_kernel *out_kernel)
+{
+    int64_t norm;
+    GT_TRY(read_norm(build, &norm));
+    return make_window_pool(build, true, norm, out_kernel);
+}
+
+static gantry_status make_global_lp(cpu_build *build, cpu_kernel *out_kernel)
+{
+    int64_t norm;
+    GT_TRY(read_norm(build, &norm));
+    return make_global(build, true, norm, out_kernel);
 }
 
 #define MAX_POOL_TYPES (CPU_FLOATS | CPU_BIT(GANTRY_INT8) | CPU_BIT(GANTRY_UINT8))
@@ -282,6 +317,8 @@ static gantry_status make_global_max(cpu_build *build, cpu_kernel *out_kernel)
 static const cpu_op_row rows[] = {
     {"MaxPool", "", {MAX_POOL_TYPES}, make_max_pool, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
     {"AveragePool", "", {CPU_FLOATS}, make_average_pool, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
+    {"LpPool", "", {CPU_FLOATS}, make_lp_pool, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
+    {"GlobalLpPool", "", {CPU_FLOATS}, make_global_lp, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
     {"GlobalAveragePool", "", {CPU_FLOATS}, make_global_average, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
     {"GlobalMaxPool", "", {CPU_FLOATS}, make_global_max, NULL, NULL, CPU_ROW_PICKS_LAYOUT},
 };
