@@ -129,6 +129,7 @@ static json_t *plan_row(const gt_report_scope *scope, const gt_report_part *part
     json_t *row = json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "number", (int)plan->number, "graph",
                             (int)part->number, "segment", (int)plan->segment, "key", plan_key(plan), "steps",
                             steps, "arena_bytes", arenas);
+    json_object_set_new(row, "plan_bytes", json_integer((json_int_t)plan->arena.total_bytes));
     json_object_set_new(row, "bind_us", gt_report_us(plan->bind_ns));
     json_object_set_new(row, "core_bind_us", gt_report_us(plan->core_bind_ns));
     return row;
