@@ -64,6 +64,8 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
         GT_TRY(true_transfer(frame, state, index, &bytes, err));
     gantry_buffer source = state->slots[step->source], target = state->slots[step->target];
     uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
+    if (bytes == 0)
+        return GANTRY_OK;
     if (from == 0 && to == 0) {
         if (bytes)
             memmove((char *)target.handle + target.offset_bytes,

@@ -99,6 +99,11 @@ static void destroy_state(gt_frame *frame, gt_plan_state *state)
     gt_free(session->allocator, state);
 }
 
+static uint32_t output_domain(const gt_frame *frame, uint32_t index)
+{
+    return frame->entry->body ? 0 : frame->run->session->output_domains[index];
+}
+
 /* Everything that belongs to the leaf: it goes when another variant is chosen. */
 static void leave_leaf(gt_frame *frame)
 {
@@ -132,7 +137,7 @@ void gt_frame_destroy(gt_frame **inout_frame)
     leave_leaf(frame);
     gt_vec_free(session->allocator, &frame->states);
     for (uint32_t k = 0; frame->outputs && k < frame->output_count; k++)
-        gt_block_free(session, 0, &frame->outputs[k].own);
+        gt_block_free(session, output_domain(frame, k), &frame->outputs[k].own);
     for (uint32_t d = 0; frame->arenas && d < session->domain_count; d++)
         gt_block_free(session, d, &frame->arenas[d]);
     gt_free(session->allocator, frame->outputs);
@@ -519,7 +524,8 @@ gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes
 {
     gt_frame_output *output = &frame->outputs[index];
     bool moved = false;
-    gantry_status status = gt_block_grow(frame->run->session, 0, &output->own, bytes, &moved, err);
+    gantry_status status =
+        gt_block_grow(frame->run->session, output_domain(frame, index), &output->own, bytes, &moved, err);
     output->buffer = (gantry_buffer){output->own.handle, 0};
     output->capacity = output->own.bytes;
     frame->version += moved;

@@ -159,6 +159,7 @@ static gantry_status outside_slot(builder *b, uint32_t value, uint32_t *out_slot
     } else if (v->input_index >= 0) {
         slot.kind = GT_SLOT_INPUT;
         slot.index = (uint32_t)v->input_index;
+        slot.domain = b->variant->body ? 0 : b->session->input_domains[v->input_index];
     } else if (v->captured != GT_NONE) {
         slot.kind = GT_SLOT_INPUT;
         slot.index = GT_NONE;
@@ -278,6 +279,12 @@ static gantry_status no_slot(builder *b, uint32_t value, uint32_t *out_slot)
     return add_slot(b, (gt_slot){.kind = GT_SLOT_NONE, .value = value}, out_slot);
 }
 
+/* Where graph output k is wanted. */
+static uint32_t output_domain(const builder *b, uint32_t k)
+{
+    return b->variant->body ? 0 : b->session->output_domains[k];
+}
+
 /* Where an output of this partition goes when its program writes it. */
 static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
 {
@@ -296,7 +303,7 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
     if (later || shape->dynamic) {
         slot.kind = GT_SLOT_CARRY;
         slot.index = value;
-    } else if (output != GT_NONE && domain == 0 && !shape->bounded) {
+    } else if (output != GT_NONE && domain == output_domain(b, output) && !shape->bounded) {
         slot.kind = GT_SLOT_OUTPUT;
         slot.index = output;
         b->output_slot[output] = b->slots.count;
@@ -507,26 +514,43 @@ static gantry_status add_control(builder *b, uint32_t index)
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
+/* The slot that graph output k is best copied from: where it is wanted, on the host, or on another device. */
+static gantry_status delivery_source(builder *b, uint32_t value, uint32_t wanted, bool true_size,
+                                     uint32_t *out_source)
+{
+    uint32_t source = *where(b, value, wanted);
+    for (uint32_t d = 0; d < b->session->domain_count && source == GT_NO_SLOT; d++)
+        source = *where(b, value, d);
+    if (source == GT_NO_SLOT)
+        GT_TRY(outside_slot(b, value, &source));
+    uint32_t domain = b->slots.data[source].domain;
+    if (domain != 0 && domain != wanted && (wanted != 0 || true_size))
+        GT_TRY(acquire(b, value, 0, &source));
+    *out_source = source;
+    return GANTRY_OK;
+}
+
 /* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the
  * caller's buffer. */
 static gantry_status deliver(builder *b, uint32_t k)
 {
-    uint32_t value = b->graph->outputs.data[k], source = *where(b, value, 0), target;
+    uint32_t value = b->graph->outputs.data[k], wanted = output_domain(b, k), source, target;
     const gt_plan_shape *shape = &b->plan->shapes[value];
     bool true_size = shape->bounded || shape->dynamic;
-    for (uint32_t d = 1; d < b->session->domain_count && source == GT_NO_SLOT; d++)
-        source = *where(b, value, d);
-    if (source == GT_NO_SLOT || (true_size && b->slots.data[source].domain != 0))
-        GT_TRY(acquire(b, value, 0, &source));
+    if (true_size && wanted != 0)
+        return gt_fail(b->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
+                       "output %s has a size that depends on data; it can't be bound in %s",
+                       b->graph->values.data[value]->name, b->session->domains[wanted].name);
+    GT_TRY(delivery_source(b, value, wanted, true_size, &source));
     const gt_slot *at = &b->slots.data[source];
     if (at->kind == GT_SLOT_OUTPUT && at->index == k && !at->offset_bytes)
         return GANTRY_OK;
     size_t bytes = shape->dims ? shape_bytes(b, value) : 0;
-    gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .value = value, .bytes = bytes};
-    bool first = *where(b, value, 0) == GT_NO_SLOT;
+    gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .domain = wanted, .value = value, .bytes = bytes};
+    bool first = *where(b, value, wanted) == GT_NO_SLOT;
     GT_TRY(add_slot(b, slot, &target));
     if (first)
-        *where(b, value, 0) = target;
+        *where(b, value, wanted) = target;
     return add_transfer(b, value, source, target, bytes, true_size);
 }
 

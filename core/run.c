@@ -15,6 +15,10 @@ static gantry_status list_symbols(gantry_run *run, gantry_error *err)
         const gt_symbol *symbol = &model->exprs.symbols.data[k];
         if (symbol->kind != GT_SYMBOL_INPUT_DIM && symbol->kind != GT_SYMBOL_INPUT_ELEMENT)
             continue;
+        /* Elements on a device can't be read: what depends on them has no size, and says so when it is bound.
+         */
+        if (symbol->kind == GT_SYMBOL_INPUT_ELEMENT && run->session->input_domains[symbol->input])
+            continue;
         run->symbols[run->symbol_count++] = (gt_run_symbol){
             .symbol = k,
             .input = symbol->input,
@@ -114,7 +118,7 @@ static gantry_status check_idle(const gantry_run *run, const char *call, gantry_
 }
 
 static gantry_status check_tensor(const gantry_tensor *tensor, const char *call, const char *name,
-                                  gantry_error *err)
+                                  const char *domain, gantry_error *err)
 {
     if (tensor->struct_bytes < sizeof *tensor)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
@@ -123,10 +127,10 @@ static gantry_status check_tensor(const gantry_tensor *tensor, const char *call,
     if (tensor->strides)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "%s: the tensor for %s has strides; only dense ones are taken", call, name);
-    if (tensor->domain && strcmp(tensor->domain, "host") != 0)
+    if (strcmp(tensor->domain ? tensor->domain : "host", domain) != 0)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
-                       "%s: the tensor for %s lies in %s; name it in the option bind.%s first", call, name,
-                       tensor->domain, name);
+                       "%s: the tensor for %s lies in %s, the session expects it in %s (option bind.%s)",
+                       call, name, tensor->domain ? tensor->domain : "host", domain, name);
     return GANTRY_OK;
 }
 
@@ -178,7 +182,8 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
         input->bound = false;
         return GANTRY_OK;
     }
-    GT_TRY(check_tensor(tensor, "gantry_run_bind_input", value->name, err));
+    GT_TRY(check_tensor(tensor, "gantry_run_bind_input", value->name,
+                        run->session->domains[run->session->input_domains[index]].name, err));
     if (!fits_declaration(run, value, tensor))
         return shape_error(run, index, tensor, err);
     uint64_t count = 1;
@@ -217,7 +222,8 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
     }
     const gt_graph *graph = gt_session_graph(run->session);
     const gt_value *value = graph->values.data[graph->outputs.data[index]];
-    GT_TRY(check_tensor(tensor, "gantry_run_bind_output", value->name, err));
+    GT_TRY(check_tensor(tensor, "gantry_run_bind_output", value->name,
+                        run->session->domains[run->session->output_domains[index]].name, err));
     if (tensor->dtype != value->dtype)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "output %s is %s; the buffer bound for it is %s", value->name,
@@ -402,7 +408,7 @@ gantry_status gantry_run_output(gantry_run *run, uint32_t index, gantry_tensor *
                                   .dtype = graph->values.data[graph->outputs.data[index]]->dtype,
                                   .rank = output->rank,
                                   .dims = output->dims,
-                                  .domain = "host"};
+                                  .domain = run->session->domains[run->session->output_domains[index]].name};
     if (run->executed) {
         out_tensor->buffer = output->buffer;
         out_tensor->size_bytes = output->bytes;

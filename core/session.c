@@ -182,6 +182,46 @@ static gantry_status read_model(gantry_session *session, const source *from, gan
     return status;
 }
 
+static gantry_status bind_domain(gantry_session *session, const gt_pin *bind, gantry_error *err)
+{
+    const gt_graph *graph = session->model->root;
+    uint32_t domain = GT_NONE;
+    for (uint32_t d = 0; d < session->domain_count; d++)
+        if (strcmp(session->domains[d].name, bind->provider) == 0)
+            domain = d;
+    if (domain == GT_NONE)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
+                       "bind.%s names the domain %s, which no provider of this session has", bind->node,
+                       bind->provider);
+    bool found = false;
+    for (uint32_t k = 0; k < graph->inputs.count; k++)
+        if (strcmp(graph->values.data[graph->inputs.data[k]]->name, bind->node) == 0) {
+            session->input_domains[k] = domain;
+            found = true;
+        }
+    for (uint32_t k = 0; k < graph->outputs.count; k++)
+        if (strcmp(graph->values.data[graph->outputs.data[k]]->name, bind->node) == 0) {
+            session->output_domains[k] = domain;
+            found = true;
+        }
+    return found ? GANTRY_OK
+                 : gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
+                           "bind.%s names no input or output of the model", bind->node);
+}
+
+/* Where the caller keeps inputs and outputs: the host, or what bind.TENSOR says. */
+static gantry_status bind_domains(gantry_session *session, gantry_error *err)
+{
+    const gt_graph *graph = session->model->root;
+    session->input_domains = GT_NEW_ARRAY(session->allocator, uint32_t, graph->inputs.count + 1);
+    session->output_domains = GT_NEW_ARRAY(session->allocator, uint32_t, graph->outputs.count + 1);
+    if (!session->input_domains || !session->output_domains)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    for (uint32_t k = 0; k < session->options.binds.count; k++)
+        GT_TRY(bind_domain(session, &session->options.binds.data[k], err));
+    return GANTRY_OK;
+}
+
 static gantry_status simplify_model(gantry_session *session, gantry_error *err)
 {
     gt_infer_options infer = {session->options.dims.data, session->options.dims.count};
@@ -223,6 +263,7 @@ static gantry_status build(gantry_session *session, const gantry_options *option
     GT_TRY(find_providers(session, err));
     gt_session_phase(session, "options", begin);
     GT_TRY(read_model(session, from, err));
+    GT_TRY(bind_domains(session, err));
     GT_TRY(simplify_model(session, err));
     return compile_model(session, err);
 }
@@ -241,6 +282,8 @@ void gt_session_free(gantry_session *session)
     gt_free(allocator, session->scratch_values);
     gt_free(allocator, session->scratch_known);
     gt_free(allocator, session->path);
+    gt_free(allocator, session->input_domains);
+    gt_free(allocator, session->output_domains);
     pthread_mutex_destroy(&session->lock);
     pthread_mutex_lock(&session->runtime->lock);
     session->runtime->session_count--;

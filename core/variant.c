@@ -141,7 +141,20 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
                                 .self = &selves[k]};
     }
     describe_domains(session, domains);
-    gt_place_options options = {.by_cost = session->options.plan_by_cost,
+    uint32_t *source_domain = NULL;
+    if (!variant->body) {
+        source_domain = GT_ARENA_ARRAY(&arena, uint32_t, variant->graph->values.count + 1);
+        if (!source_domain) {
+            status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+            goto done;
+        }
+        memset(source_domain, 0xff, variant->graph->values.count * sizeof *source_domain);
+        for (uint32_t k = 0; k < variant->graph->inputs.count; k++)
+            source_domain[variant->graph->inputs.data[k]] = session->input_domains[k];
+    }
+    gt_place_options options = {.source_domain = source_domain,
+                                .output_domain = variant->body ? NULL : session->output_domains,
+                                .by_cost = session->options.plan_by_cost,
                                 .model_precision = session->options.model_precision,
                                 .pins = session->options.pins.data,
                                 .pin_count = session->options.pins.count,
@@ -170,6 +183,7 @@ static gantry_status compile_control(gt_variant *variant, gt_program *slot, cons
             if (strcmp(node->bodies[b].name, roles[r]) == 0) {
                 GT_TRY(gt_variant_create(variant->session, variant, node->bodies[b].graph, &slot->bodies[r],
                                          err));
+                slot->bodies[r]->body = true;
                 GT_TRY(gt_variant_compile(slot->bodies[r], err));
             }
     return GANTRY_OK;
@@ -625,6 +639,7 @@ gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt
     GT_TRY(inline_choices(variant, branches, &graph, err));
     GT_TRY(gt_session_simplify(session, graph, err));
     GT_TRY(gt_variant_create(session, variant, graph, &child.variant, err));
+    child.variant->body = variant->body;
     child.variant->simplify_ns = (double)(gt_now_ns() - begin);
     gantry_status status = gt_variant_compile(child.variant, err);
     if (status == GANTRY_OK && !gt_vec_push(session->allocator, &variant->children, child))

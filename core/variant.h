@@ -57,6 +57,7 @@ struct gt_variant {
     uint32_t choice_symbol_count;
     const uint32_t *choice_symbols;
     GT_VEC(gt_variant_child) children;
+    bool body; /* of a control node: its inputs and outputs are on the host */
     bool compiled;
     gt_placement *placement;
     gt_program *programs; /* by partition */

@@ -39,9 +39,7 @@ GANTRY_API uint32_t gantry_dtype_bits(gantry_dtype dtype); /* bits an element; 0
 GANTRY_API size_t gantry_dtype_bytes(gantry_dtype dtype,
                                      uint64_t count); /* bytes of count elements, sub-byte types packed */
 
-/* ---- runtime
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- runtime --------------------------------------------------------------------------------- */
 
 /* Where memory comes from. resize(self, NULL, 0, n) allocates, resize(self, p, old, 0) frees, otherwise
  * resizes; returns NULL when out of memory. Alignment is at least 16. Must be thread-safe and outlive the
@@ -76,9 +74,19 @@ GANTRY_API gantry_status gantry_runtime_provider(const gantry_runtime *runtime, 
 /* Calls to the allocator since the runtime was created: what a steady-state run does not add to. */
 GANTRY_API uint64_t gantry_runtime_allocation_count(const gantry_runtime *runtime);
 
-/* ---- options
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- memory of a domain ----------------------------------------------------------------------- */
+
+/* Memory that stays on a device, for inputs and outputs named in the option bind.TENSOR. domain is a name such
+ * as "cuda:0", or "host". Free it with the same runtime and domain, when no run has it bound any more. */
+GANTRY_API gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, size_t bytes,
+                                             gantry_buffer *out_buffer, gantry_error *err);
+GANTRY_API void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer);
+/* Copies bytes and waits. One of the two domains is "host" (a plain address as handle), or both are the same. */
+GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_domain,
+                                            gantry_buffer target, const char *source_domain,
+                                            gantry_buffer source, size_t bytes, gantry_error *err);
+
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* Keys and values are text; unknown keys and bad values are refused where they are set. The keys, with
  * defaults: threads=0             worker threads of the session; 0: the CPUs this process may use
@@ -114,9 +122,7 @@ typedef void (*gantry_log_fn)(void *user, int level, const char *text);
 GANTRY_API gantry_status gantry_options_set_log(gantry_options *options, gantry_log_fn log, void *user,
                                                 gantry_error *err);
 
-/* ---- session
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- session --------------------------------------------------------------------------------- */
 
 /* Reads, places and compiles a model. options NULL: the defaults. out_report (may be NULL) is given for
  * success and failure alike; on failure it says as much as was known, and *out_session is NULL. The runtime
@@ -164,9 +170,7 @@ GANTRY_API const char *gantry_session_metadata(const gantry_session *session, co
 GANTRY_API uint32_t gantry_session_metadata_count(const gantry_session *session); /* custom keys */
 GANTRY_API const char *gantry_session_metadata_key(const gantry_session *session, uint32_t index);
 
-/* ---- run
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 GANTRY_API gantry_status gantry_run_create(gantry_session *session, gantry_run **out_run, gantry_error *err);
 GANTRY_API void gantry_run_destroy(gantry_run **run);
@@ -213,9 +217,7 @@ GANTRY_API gantry_status gantry_run_wait(gantry_run *run, int64_t timeout_ms, in
 /* Stops a running execute soon. Any thread. A run that is not executing is not affected. */
 GANTRY_API void gantry_run_cancel(gantry_run *run);
 
-/* ---- report
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 /* What is known of the session, and of one of its runs (NULL: of none). Freed with gantry_report_destroy. */
 GANTRY_API gantry_status gantry_session_report(const gantry_session *session, const gantry_run *run,

@@ -31,9 +31,7 @@ extern "C" {
 
 #define GANTRY_PROVIDER_ABI 1u
 
-/* ---- manifest
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- manifest -------------------------------------------------------------------------------- */
 
 #define GANTRY_MANIFEST_MAGIC "GANTRYPM"
 #define GANTRY_MANIFEST_SECTION ".gantry_manifest"
@@ -64,8 +62,7 @@ typedef struct gantry_manifest {
         cpu_features,                                                                                        \
         dependencies}
 
-/* ---- the graph as a provider sees it
- * -------------------------------------------------------------------------------------- */
+/* ---- the graph as a provider sees it --------------------------------------------------------- */
 
 typedef enum gantry_attribute_kind {
     GANTRY_ATTR_FLOAT = 1,
@@ -211,9 +208,7 @@ static inline const gantry_value_view *gantry_node_output(const gantry_graph_vie
                                                                       : NULL;
 }
 
-/* ---- verdicts
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 /* Why a unit was refused. Numbers are NAN where there are none. remedy is a short stable id ("pad_k",
  * "insert_cast"), "" for none. */
@@ -254,9 +249,7 @@ static inline void gantry_refuse(gantry_verdict *verdict, gantry_refusal_code co
     snprintf(r->remedy, sizeof r->remedy, "%s", remedy ? remedy : "");
 }
 
-/* ---- formats
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 /* How a value crosses an edge. tag 0 is the default: dense row-major in the value's dtype. Other tags are
  * private to a domain: two providers of one domain that name the same tag understand each other. */
@@ -273,8 +266,7 @@ typedef struct gantry_edge_format {
     int32_t required;
 } gantry_edge_format;
 
-/* ---- records: what a provider tells the report
- * ---------------------------------------------------------------------------- */
+/* ---- records: what a provider tells the report ----------------------------------------------- */
 
 typedef struct gantry_recorder gantry_recorder; /* opaque; valid during the call it was handed to */
 
@@ -304,9 +296,7 @@ typedef struct gantry_fusion_record {
     const char *guard; /* the guard that failed, "" when applied */
 } gantry_fusion_record;
 
-/* ---- the host
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- the host -------------------------------------------------------------------------------- */
 
 typedef struct gantry_constants gantry_constants; /* opaque: the constants of one session */
 typedef struct gantry_host gantry_host;
@@ -348,9 +338,7 @@ struct gantry_host {
     const char *(*option)(const gantry_host *host, const void *session_options, const char *key);
 };
 
-/* ---- domains
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- domains --------------------------------------------------------------------------------- */
 
 typedef struct gantry_domain_info {
     size_t struct_bytes;
@@ -409,9 +397,7 @@ typedef struct gantry_domain {
     int (*lost)(void *self);
 } gantry_domain;
 
-/* ---- providers
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- providers ------------------------------------------------------------------------------- */
 
 typedef struct gantry_program gantry_program; /* opaque, the plugin's */
 typedef struct gantry_shaped gantry_shaped;   /* opaque, the plugin's */
@@ -553,9 +539,7 @@ typedef struct gantry_provider {
                               const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
 } gantry_provider;
 
-/* ---- plugin
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- plugin ---------------------------------------------------------------------------------- */
 
 /* Filled by gantry_plugin_open. The arrays and tables live until close. A provider whose device is absent is
  * listed with an "unavailable" text instead of being left out: providers[k] with unavailable[k] not NULL is

@@ -70,6 +70,24 @@ class Runtime:
     def load_provider(self, path, config=""):
         self.check(self.lib.gantry_runtime_load_provider(self.handle, path.encode(), config.encode(), self.error()))
 
+    def device_buffer(self, domain, array):
+        """Memory of a domain with the bytes of an array."""
+        buffer = Buffer()
+        self.check(self.lib.gantry_memory_alloc(self.handle, domain.encode(), C.c_size_t(array.nbytes), C.byref(buffer), self.error()))
+        a = dense(array)
+        self.check(self.lib.gantry_memory_copy(self.handle, domain.encode(), buffer, b"host", Buffer(a.ctypes.data, 0),
+                                               C.c_size_t(a.nbytes), self.error()))
+        return buffer
+
+    def read_buffer(self, domain, buffer, like):
+        out = np.empty_like(like)
+        self.check(self.lib.gantry_memory_copy(self.handle, b"host", Buffer(out.ctypes.data, 0), domain.encode(), buffer,
+                                               C.c_size_t(out.nbytes), self.error()))
+        return out
+
+    def free_buffer(self, domain, buffer):
+        self.lib.gantry_memory_free(self.handle, domain.encode(), C.byref(buffer))
+
     def close(self):
         self.check(self.lib.gantry_runtime_destroy(C.byref(self.handle), self.error()))
 
@@ -120,6 +138,15 @@ class Session:
         t = Tensor(C.sizeof(Tensor), DTYPES[str(a.dtype)], a.ndim, dims, None, None, Buffer(a.ctypes.data, 0), a.nbytes)
         self.bound[name] = (a, dims)
         self.runtime.check(self.lib.gantry_run_bind_input(self.run, k, C.byref(t), self.runtime.error()))
+
+    def bind_device(self, name, domain, buffer, like, output=False):
+        """Memory of a device for an input or output, in the shape and type of `like`."""
+        rows = self.outputs if output else self.inputs
+        k = next(i for i, v in enumerate(rows) if v["name"] == name)
+        dims = (C.c_int64 * max(1, like.ndim))(*like.shape)
+        t = Tensor(C.sizeof(Tensor), DTYPES[str(like.dtype)], like.ndim, dims, None, domain.encode(), buffer, like.nbytes)
+        call = self.lib.gantry_run_bind_output if output else self.lib.gantry_run_bind_input
+        self.runtime.check(call(self.run, k, C.byref(t), self.runtime.error()))
 
     def execute(self, feeds):
         for name, array in feeds.items():
