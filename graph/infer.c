@@ -2,9 +2,6 @@
  * rule, and decides its segment and whether it is computed at bind. */
 #include "infer_rules.h"
 
-/* The newest opset whose definitions the operator table was made from. */
-#define NEWEST_OPSET 28
-
 /* ---- values that no node makes */
 
 static void constant_shape(gt_infer_state *state, gt_value *value)
@@ -74,53 +71,6 @@ static void finish_values(gt_infer_state *state)
         value->element_count = value->elements ? part->count : 0;
         state->failed = state->failed || !value->elements;
     }
-}
-
-/* ---- is the node what the table says? */
-
-static gantry_status check_version(gt_infer *infer)
-{
-    const gt_op *op = infer->node->op;
-    gt_node *node = infer->node;
-    if (node->opset > NEWEST_OPSET && !op->domain[0])
-        return gt_fail(
-            infer->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, node->name,
-            "node '%s': the model uses %s of opset %d; opsets up to %d are known. Convert the model to one "
-            "of these.",
-            node->name, op->name, node->opset, NEWEST_OPSET);
-    node->version = gt_op_version(op, node->opset);
-    if (node->version == 0)
-        return gt_fail(infer->err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_LOAD, node->name,
-                       "node '%s': operator %s came with opset %d, but the model is stamped opset %d",
-                       node->name, op->name, op->since[0], node->opset);
-    if (node->version < op->implemented_from)
-        return gt_fail(
-            infer->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, node->name,
-            "node '%s': %s version %d (the model is stamped opset %d) is not implemented; version %d and "
-            "later are. Convert the model to opset %d or later.",
-            node->name, op->name, node->version, node->opset, op->implemented_from, op->implemented_from);
-    return GANTRY_OK;
-}
-
-static gantry_status check_arity(gt_infer *infer)
-{
-    const gt_op *op = infer->node->op;
-    const gt_node *node = infer->node;
-    int32_t inputs = (int32_t)node->input_count, outputs = (int32_t)node->output_count;
-    if (inputs < op->min_inputs || (op->max_inputs >= 0 && inputs > op->max_inputs))
-        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "%d inputs are given, %s version %d takes %d to %d",
-                             inputs, op->name, node->version, op->min_inputs,
-                             op->max_inputs < 0 ? inputs : op->max_inputs);
-    if (outputs < op->min_outputs || (op->max_outputs >= 0 && outputs > op->max_outputs))
-        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH,
-                             "%d outputs are asked for, %s version %d has %d to %d", outputs, op->name,
-                             node->version, op->min_outputs, op->max_outputs < 0 ? outputs : op->max_outputs);
-    if (op->flags & GT_OP_CONTROL)
-        return GANTRY_OK;
-    for (int32_t k = 0; k < op->min_inputs; k++)
-        if (!gt_in_present(infer, (uint32_t)k) && op->max_inputs >= 0)
-            return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "input %d is left out, but required", k);
-    return GANTRY_OK;
 }
 
 /* ---- segments */
@@ -264,8 +214,7 @@ static gantry_status infer_node(gt_infer_state *state, uint32_t id, gantry_error
             use_hints(&infer, k);
         return GANTRY_OK;
     }
-    GT_TRY(check_version(&infer));
-    GT_TRY(check_arity(&infer));
+    GT_TRY(gt_infer_check_node(&infer));
     read_shape_operands(&infer);
     GT_TRY(node->op->infer(&infer));
     for (uint32_t k = 0; k < node->output_count; k++)

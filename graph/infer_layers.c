@@ -1,6 +1,8 @@
 /* Rules of whole layers: normalization, attention, recurrent cells, quantization, losses. */
 #include "infer_rules.h"
 
+#include <float.h>
+
 /* ---- normalization */
 
 gantry_status gt_rule_batch_norm(gt_infer *infer)
@@ -150,8 +152,26 @@ static gantry_dtype output_dtype(const gt_infer *infer, gantry_dtype otherwise)
     return given > 0 && given < GANTRY_DTYPE_COUNT ? (gantry_dtype)given : otherwise;
 }
 
+/* Scales that say nothing are found now rather than in numbers. */
+static gantry_status check_scale(const gt_infer *infer, uint32_t k)
+{
+    const gt_value *scale = gt_in_value(infer, k);
+    const void *data;
+    float value;
+    if (!scale || !gt_value_is_fixed(scale) || scale->dtype != GANTRY_FLOAT32 || scale->rank != 0 ||
+        gt_constant_data(infer->model, scale->constant, &data, NULL) != GANTRY_OK || !data)
+        return GANTRY_OK;
+    memcpy(&value, data, sizeof value);
+    if (value > 0 && value <= FLT_MAX)
+        return GANTRY_OK;
+    return gt_infer_fail(infer, GANTRY_MODEL_GRAPH,
+                         "the scale '%s' is %g; it must be a finite number above 0", scale->name,
+                         (double)value);
+}
+
 gantry_status gt_rule_quantize(gt_infer *infer)
 {
+    GT_TRY(check_scale(infer, 1));
     gantry_dtype zero_point =
         gt_in_present(infer, 2) ? gt_in_dtype(infer, 2) : output_dtype(infer, GANTRY_UINT8);
     gt_out_like(infer, 0, zero_point, 0);
@@ -160,6 +180,12 @@ gantry_status gt_rule_quantize(gt_infer *infer)
 
 gantry_status gt_rule_dequantize(gt_infer *infer)
 {
+    if (gt_in_dtype(infer, 0) && gt_in_dtype(infer, 2) && gt_in_dtype(infer, 0) != gt_in_dtype(infer, 2))
+        return gt_infer_fail(infer, GANTRY_MODEL_TYPE,
+                             "'%s' is %s, but its zero point '%s' is %s; both must be the same",
+                             gt_in_value(infer, 0)->name, gantry_dtype_text(gt_in_dtype(infer, 0)),
+                             gt_in_value(infer, 2)->name, gantry_dtype_text(gt_in_dtype(infer, 2)));
+    GT_TRY(check_scale(infer, 1));
     gt_out_like(infer, 0, output_dtype(infer, gt_in_dtype(infer, 1)), 0);
     return GANTRY_OK;
 }

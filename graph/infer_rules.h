@@ -174,6 +174,8 @@ void gt_out_strided(gt_infer *infer, uint32_t k, uint32_t input, const int64_t *
 /* Row-major strides of input k when all its extents are constants. */
 bool gt_in_strides(const gt_infer *infer, uint32_t k, int64_t *out_strides);
 
+/* Version, arity, types and attributes against the operator table; sets the node's version. */
+gantry_status gt_infer_check_node(gt_infer *infer);
 /* Infers a body of the node at hand, whose inputs have been given types and dims: infer.c. */
 gantry_status gt_infer_body(gt_infer *infer, gt_graph *body);
 /* A symbol for an extent of a body's input that differs between its entries. */
@@ -192,14 +194,16 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(floor)                                                                                                 \
     X(ceil)                                                                                                  \
     X(sqrt)                                                                                                  \
-    X(cast) X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div)    \
-        X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less) X(greater) X(less_equal) X(greater_equal)  \
-            X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose)  \
-                X(expand) X(tile) X(concat) X(split) X(slice) X(pad) X(depth_to_space) X(space_to_depth) X(  \
-                    center_crop_pad) X(reverse_sequence) X(shape) X(size) X(constant) X(constant_of_shape)   \
-                    X(range) X(eye_like) X(random) X(random_like) X(window) X(mel_weights) X(multinomial)    \
-                        X(gather) X(gather_elements) X(gather_nd) X(scatter) X(one_hot) X(top_k) X(non_zero) \
-                            X(nms) X(compress) X(unique) X(arg) X(tensor_scatter) X(reduce) X(reduce_sum)    \
+    X(cast)                                                                                                  \
+    X(cast_like)                                                                                             \
+    X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div) X(mod) X(min) X(max)    \
+        X(broadcast) X(pow) X(equal) X(less) X(greater) X(less_equal) X(greater_equal) X(and) X(or) X(xor)   \
+            X(where) X(mean) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(expand) X(tile)    \
+                X(concat) X(split) X(slice) X(pad) X(depth_to_space) X(space_to_depth) X(center_crop_pad) X( \
+                    reverse_sequence) X(shape) X(size) X(constant) X(constant_of_shape) X(range) X(eye_like) \
+                    X(random) X(random_like) X(window) X(mel_weights) X(multinomial) X(gather)               \
+                        X(gather_elements) X(gather_nd) X(scatter) X(one_hot) X(top_k) X(non_zero) X(nms)    \
+                            X(compress) X(unique) X(arg) X(tensor_scatter) X(reduce) X(reduce_sum)           \
                                 X(reduce_prod) X(reduce_min) X(reduce_max) X(det) X(conv) X(conv_integer)    \
                                     X(qlinear_conv) X(conv_transpose) X(deform_conv) X(pool) X(global_pool)  \
                                         X(max_unpool) X(roi_pool) X(roi_align) X(grid_sample) X(affine_grid) \

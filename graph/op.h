@@ -20,6 +20,7 @@ typedef struct gt_infer gt_infer; /* infer.c: what a rule sees */
 typedef gantry_status (*gt_infer_fn)(gt_infer *infer);
 
 #define GT_OP_MAX_VERSIONS 12
+#define GT_OP_MAX_TYPED_INPUTS 10
 
 /* since: the opsets at which the definition changed, ascending, 0-terminated, up to opset 28.
  * implemented_from..: every version at or above this is implemented (older ones are refused with found and
@@ -34,6 +35,11 @@ struct gt_op {
     uint32_t shape_operands;
     uint32_t flags;
     gt_infer_fn infer;
+    /* "name:kinds" of all versions, separated by blanks; kinds are letters: f i s t (one), F I S (a list). */
+    const char *attributes;
+    /* Bit mask over gantry_dtype for each input; 0: any. A variadic input's mask is the last one. */
+    int32_t typed_inputs;
+    uint32_t input_types[GT_OP_MAX_TYPED_INPUTS];
 };
 
 const gt_op *gt_op_find(const char *domain, const char *name);

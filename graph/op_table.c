@@ -1,20 +1,16 @@
 /* The operator table: one row for each operator of ai.onnx, and for the composites that rewrites make (domain
  * "gantry").
  *
- * Versions and arity come from onnx's schemas (op_versions.def). "from" is the oldest version whose meaning
+ * Versions, arity, attributes and types come from onnx's schemas (op_versions.def). "from" is the oldest version whose meaning
  * the rules and kernels know; it is 1 where older definitions differ only in attributes that changed nothing.
  * Rows are sorted by name, composites behind them. */
 #include "infer_rules.h"
 #include "op_versions.def"
 
 #define ONNX(name, from, rule, operands, flags)                                                              \
-    {                                                                                                        \
-#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule                   \
-    }
+    {#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule, GT_SCHEMA_##name}
 #define GANTRY(name, inputs, rule)                                                                           \
-    {                                                                                                        \
-#name, "gantry", {1 }, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule                                 \
-    }
+    {#name, "gantry", {1}, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0, {0}}
 
 /* Shorter names for the columns below. */
 enum {
