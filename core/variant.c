@@ -78,6 +78,7 @@ typedef struct shown_graph {
 typedef struct judge_self {
     const gantry_provider *table;
     const shown_graph *shown;
+    const gt_options *options;
 } judge_self;
 
 /* Placement asks about another graph now: the body of a composite, or the graph after one was expanded. */
@@ -99,6 +100,7 @@ static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *no
     const shown_graph *shown = judge->shown;
     for (uint32_t k = 0; k < count && k < shown->capacity; k++)
         shown->indexes[k] = shown->view.node_index[nodes[k]];
+    out_verdict->session_options = judge->options;
     return judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
 }
 
@@ -130,7 +132,7 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
     for (uint32_t k = 0; k < session->provider_count; k++) {
         const gt_session_provider *p = &session->providers[k];
         bool available = p->entry && p->entry->available;
-        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown};
+        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown, &session->options};
         providers[k] =
             (gt_place_provider){.name = p->name,
                                 .domain = p->domain,

@@ -234,6 +234,7 @@ typedef struct gantry_verdict {
     double estimate_ns;
     gantry_dtype executes_in;
     gantry_refusal refusal;
+    const void *session_options; /* set by the host: for host->option while judge runs; NULL: none */
 } gantry_verdict;
 
 /* Turns *verdict into a refusal. Texts are cut to fit; NULL is "". */
@@ -502,7 +503,8 @@ typedef struct gantry_provider {
     gantry_status (*describe)(void *self, gantry_provider_info *out_info);
     /* Whether the provider can run nodes[0..count-1] of graph as one unit, what it would take, or why not.
      * Pure: rules and the device record only; no device work. May be called again, from several threads. The
-     * verdict comes zeroed with its size set; leaving supported = 0 without a code counts as no_kernel. */
+     * verdict comes zeroed but for its size and session_options; leaving supported = 0 without a code counts
+     * as no_kernel. */
     gantry_status (*judge)(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
                            gantry_verdict *out_verdict);
     /* optional: default formats everywhere. One entry for each input and output of the partition, preset to

@@ -85,9 +85,9 @@ static void print_input_types(const gantry_graph_view *graph, const gantry_node_
 }
 
 /* Whether type is listed in the option "cpu.disable_types" ("float64,int64"). */
-static bool is_disabled(const cpu_provider *provider, gantry_dtype type)
+static bool is_disabled(const cpu_provider *provider, const gantry_verdict *verdict, gantry_dtype type)
 {
-    const char *list = provider->host->option(provider->host, NULL, "cpu.disable_types");
+    const char *list = provider->host->option(provider->host, verdict->session_options, "cpu.disable_types");
     if (!list)
         return false;
     const char *name = cpu_dtype_name(type);
@@ -112,7 +112,7 @@ static bool value_is_refused(const cpu_provider *provider, const gantry_value_vi
         gantry_refuse(verdict, GANTRY_REFUSE_no_kernel, value->name, "no tensor", "tensor", "");
     else if (value->rank > GANTRY_MAX_RANK)
         gantry_refuse(verdict, GANTRY_REFUSE_rank, value->name, "", "rank 16 or less", "");
-    else if (cpu_dtype_bits(value->dtype) == 0 || is_disabled(provider, value->dtype))
+    else if (cpu_dtype_bits(value->dtype) == 0 || is_disabled(provider, verdict, value->dtype))
         gantry_refuse(verdict, GANTRY_REFUSE_dtype, value->name, cpu_dtype_name(value->dtype),
                       cpu_dtype_bits(value->dtype) ? "a type not in cpu.disable_types" : "a numeric type",
                       "insert_cast");
