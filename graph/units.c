@@ -4,9 +4,15 @@
  * and Q/DQ groups are left to the providers, who see the neighbours of the node they judge. */
 #include "place_parts.h"
 
+/* What the executor can run itself. */
+static bool is_control(const gt_node *node)
+{
+    return !node->domain[0] && (strcmp(node->op_type, "If") == 0 || strcmp(node->op_type, "Loop") == 0);
+}
+
 static const char *unit_kind(const gt_node *node)
 {
-    if (node->body_count || (node->op && node->op->flags & GT_OP_CONTROL))
+    if (is_control(node))
         return "control";
     return node->composite ? "composite" : "node";
 }
