@@ -30,6 +30,8 @@ function(gantry_install)
         install(TARGETS gantry_opencl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gantry)
     endif()
 
+    # Relative: the prefix may be another one when it is installed, and the folder may be moved later.
+    file(RELATIVE_PATH pc_to_include ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
     configure_file(cmake/gantry.pc.in ${CMAKE_BINARY_DIR}/gantry.pc @ONLY)
     install(FILES ${CMAKE_BINARY_DIR}/gantry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
     set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gantry)
