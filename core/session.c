@@ -134,6 +134,8 @@ static void need_constants(const gt_graph *graph, uint8_t *packed)
 gantry_status gt_session_own_constants(gantry_session *session, gantry_error *err)
 {
     gt_model *model = session->model;
+    if (session->options.weights_mapped)
+        return GANTRY_OK;
     uint32_t count = model->constants.count;
     uint8_t *packed = GT_NEW_ARRAY(session->allocator, uint8_t, count + 1);
     if (!packed)
@@ -260,6 +262,12 @@ static gantry_status build(gantry_session *session, const gantry_options *option
 {
     uint64_t begin = gt_now_ns();
     GT_TRY(gt_options_resolve(session->allocator, options, &session->options, err));
+    if (session->options.numeric_check)
+        return gt_fail(
+            err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, NULL,
+            "the option numeric_check=on is not available in version %s; compare outputs with a session of "
+            "providers=cpu instead",
+            gantry_version());
     GT_TRY(find_providers(session, err));
     gt_session_phase(session, "options", begin);
     GT_TRY(read_model(session, from, err));

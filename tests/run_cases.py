@@ -25,6 +25,7 @@ from onnx import numpy_helper  # noqa: E402
 
 import gantry_ctypes as gantry  # noqa: E402
 from case_checks import CHECKS, condition  # noqa: E402
+from child import in_child  # noqa: E402
 
 COUNTERS = ("copies", "copied_bytes", "inside_copies", "inside_bytes", "runs", "kernels", "syncs", "allocations", "live_bytes",
             "uploaded_bytes", "compiles", "reshapes")
@@ -232,32 +233,13 @@ class Case:
         return self.problems
 
 
-def in_child(folder, case, build):
-    """A case in a process of its own: one that dies does not take the rest with it."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        try:
-            problems = Case(folder, case, gantry.load(build), build).run()
-        except BaseException as e:  # noqa: B902
-            problems = ["%s: %s" % (type(e).__name__, e)]
-        with os.fdopen(write, "w") as f:
-            json.dump(problems, f)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as f:
-        text = f.read()
-    _, status = os.waitpid(pid, 0)
-    return json.loads(text) if status == 0 and text else ["the process ended with status %d" % status]
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("cases")
     ap.add_argument("--only", metavar="REGEX", default="")
     ap.add_argument("--build", default=os.path.join(os.path.dirname(HERE), "build", "release"))
     args = ap.parse_args()
+    build = os.path.abspath(args.build)
     passed = failed = 0
     for name in sorted(os.listdir(args.cases)):
         path = os.path.join(args.cases, name, "case.json")
@@ -267,7 +249,7 @@ def main():
             case = json.load(f)
         if "runs" not in case:
             continue
-        problems = in_child(os.path.join(args.cases, name), case, os.path.abspath(args.build))
+        problems = in_child(lambda: Case(os.path.join(args.cases, name), case, gantry.load(build), build).run())
         passed, failed = passed + (not problems), failed + bool(problems)
         for p in problems:
             print("%s: %s" % (name, p))

@@ -107,7 +107,7 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   memory_limit=0        bytes the session may take; 0: no limit
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
- *   numeric_check=off     on: compare every partition with the CPU
+ *   numeric_check=off     on is refused in this version
  *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated
  *   log_level=warning     error, warning, info, debug
  *   PROVIDER.KEY=VALUE    handed to that provider

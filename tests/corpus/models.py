@@ -18,6 +18,7 @@ use_corpus_python()
 import numpy as np  # noqa: E402
 
 import gantry_ctypes as gantry  # noqa: E402
+from child import in_child  # noqa: E402
 
 SMALL = ["tiny_add", "tiny_mlp", "ctrl_loop", "ppocr_cls", "ppocr_rec", "silero_vad", "magika", "basic_pitch"]
 LARGE = ["mobilenetv2", "efficientnet_b0", "resnet50", "vit_s16", "bert_l2", "bert_base", "gpt2_decode", "ppocr_det", "ddddocr_common",
@@ -75,26 +76,6 @@ def run_setting(lib, folder, setting):
     return problems
 
 
-def in_child(folder, setting):
-    """One process a model and setting: memory is given back, and a crash is one failure."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        try:
-            problems = run_setting(gantry.load(BUILD), folder, setting)
-        except BaseException as e:  # noqa: B902
-            problems = ["%s: %s" % (type(e).__name__, e)]
-        with os.fdopen(write, "w") as f:
-            json.dump(problems, f)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as f:
-        text = f.read()
-    _, status = os.waitpid(pid, 0)
-    return json.loads(text) if status == 0 and text else ["the process ended with status %d" % status]
-
-
 def main():
     names = [a for a in sys.argv[1:] if not a.startswith("--")] or SMALL + (LARGE if "--long" in sys.argv else [])
     passed = failed = skipped = 0
@@ -105,7 +86,7 @@ def main():
             skipped += 1
             continue
         for setting in SETTINGS:
-            problems = in_child(folder, setting)
+            problems = in_child(lambda: run_setting(gantry.load(BUILD), folder, setting))
             passed, failed = passed + (not problems), failed + bool(problems)
             for p in problems[:4]:
                 print("%s %s: %s" % (name, setting, p))
