@@ -3,20 +3,6 @@
 
 typedef cpu_op_family (*family_fn)(void);
 
-/* A family whose file is not part of the build is NULL here and skipped. */
-#pragma weak cpu_elementwise_ops
-#pragma weak cpu_reduce_ops
-#pragma weak cpu_movement_ops
-#pragma weak cpu_indexing_ops
-#pragma weak cpu_shape_ops
-#pragma weak cpu_normalization_ops
-#pragma weak cpu_image_ops
-#pragma weak cpu_quantized_ops
-#pragma weak cpu_composite_ops
-#pragma weak cpu_signal_ops
-#pragma weak cpu_pool_ops
-#pragma weak cpu_recurrent_ops
-
 /* A later family wins over an earlier one: the library-backed ones come last. */
 static const family_fn families[] = {
     cpu_elementwise_ops, cpu_reduce_ops,    cpu_movement_ops,  cpu_indexing_ops,      cpu_shape_ops,
@@ -37,7 +23,7 @@ const cpu_op_row *cpu_find_op(const char *domain, const char *op)
     if (strcmp(domain, "ai.onnx") == 0)
         domain = "";
     for (size_t k = sizeof families / sizeof *families; k-- > 0;) {
-        const cpu_op_row *row = families[k] ? find_in(families[k](), domain, op) : NULL;
+        const cpu_op_row *row = find_in(families[k](), domain, op);
         if (row)
             return row;
     }
