@@ -27,8 +27,10 @@ static void print_infix(printer *p, const gt_expr_node *node, const char *sign, 
     gt_text_printf(p->text, "%s", brackets ? "(" : "");
     print(p, node->a, strength);
     gt_text_printf(p->text, "%s", sign);
-    /* a-(b+c), a/(b*c): the right side of these binds tighter. */
-    print(p, node->b, strength + (node->kind != GT_EXPR_ADD && node->kind != GT_EXPR_MUL));
+    /* a-(b+c), a/(b*c), a*(b/c): the right side binds tighter unless it is of the same kind. */
+    bool joins = (node->kind == GT_EXPR_ADD || node->kind == GT_EXPR_MUL) &&
+                 p->exprs->nodes.data[node->b].kind == node->kind;
+    print(p, node->b, strength + !joins);
     gt_text_printf(p->text, "%s", brackets ? ")" : "");
 }
 

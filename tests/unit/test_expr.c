@@ -207,6 +207,9 @@ static bool reference(gt_expr_kind kind, int64_t a, int64_t b, int64_t *out)
     case GT_EXPR_BROADCAST:
         *out = a == 1 ? b : a;
         return a == b || a == 1 || b == 1;
+    case GT_EXPR_SAME:
+        *out = a;
+        return a == b;
     case GT_EXPR_EQ:
         *out = a == b;
         return true;

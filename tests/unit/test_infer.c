@@ -1,0 +1,684 @@
+/* Shape inference: graphs built by hand, their shapes as texts, and extents against plain arithmetic. */
+#include "graph/infer.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static gt_allocator allocator;
+static gt_model *model;
+static gt_graph *graph;
+static gantry_error error;
+
+#define OK(call) cr_assert_eq((call), GANTRY_OK, "%s: %s", #call, error.message)
+
+static void setup(void)
+{
+    error = (gantry_error)GANTRY_ERROR_INIT;
+    gt_allocator_init(&allocator, NULL);
+    OK(gt_model_create(&allocator, &model, &error));
+    OK(gt_graph_create(model, NULL, GT_NONE, "main", "", &graph, &error));
+    model->root = graph;
+}
+
+static void teardown(void)
+{
+    gt_model_destroy(&model);
+}
+
+TestSuite(infer, .init = setup, .fini = teardown);
+
+/* ---- building */
+
+/* shape: "n,3,h": names make symbols, "" is a scalar. */
+static uint32_t input_of(gt_graph *where, const char *name, gantry_dtype dtype, const char *shape)
+{
+    uint32_t id;
+    int64_t *dims = gt_arena_array(&model->arena, GANTRY_MAX_RANK, sizeof *dims);
+    const char **names = gt_arena_array(&model->arena, GANTRY_MAX_RANK, sizeof *names);
+    OK(gt_graph_add_value(where, name, &id, &error));
+    gt_value *value = where->values.data[id];
+    value->declared_dtype = dtype;
+    value->declared_rank = 0;
+    value->declared_dims = dims;
+    value->declared_dim_names = names;
+    value->input_index = (int32_t)where->inputs.count;
+    while (*shape) {
+        size_t length = strcspn(shape, ",");
+        char *end, *text = gt_arena_text(&model->arena, shape, length);
+        int64_t extent = strtoll(text, &end, 10);
+        dims[value->declared_rank] = *end ? -1 : extent;
+        names[value->declared_rank++] = *end ? text : NULL;
+        shape += length + (shape[length] == ',');
+    }
+    cr_assert(gt_vec_push(&allocator, &where->inputs, id));
+    return id;
+}
+
+static uint32_t input(const char *name, gantry_dtype dtype, const char *shape)
+{
+    return input_of(graph, name, dtype, shape);
+}
+
+static uint32_t ints_of(gt_graph *where, uint32_t count, const int64_t *values)
+{
+    uint32_t id;
+    OK(gt_graph_add_constant(where, NULL, GANTRY_INT64, 1, (int64_t[]){count}, values, &id, &error));
+    return id;
+}
+#define INTS(...)                                                                                            \
+    ints_of(graph, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+
+static uint32_t scalar(int64_t value)
+{
+    uint32_t id;
+    OK(gt_graph_add_constant(graph, NULL, GANTRY_INT64, 0, NULL, &value, &id, &error));
+    return id;
+}
+
+static uint32_t last_node; /* id of the node added last */
+
+static uint32_t node_in(gt_graph *where, const char *op, int32_t opset, uint32_t count,
+                        const uint32_t *inputs, uint32_t outputs)
+{
+    uint32_t ids[4];
+    for (uint32_t k = 0; k < outputs; k++)
+        OK(gt_graph_add_value(where, NULL, &ids[k], &error));
+    OK(gt_graph_add_node(where, NULL, "", op, opset, count, inputs, outputs, ids, &last_node, &error));
+    return ids[0];
+}
+#define NODE(op, opset, ...)                                                                                 \
+    node_in(graph, op, opset, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t),                          \
+            (const uint32_t[]){__VA_ARGS__}, 1)
+
+static void set_int(const char *name, int64_t value)
+{
+    OK(gt_node_set_int(graph, last_node, name, value, &error));
+}
+#define SET_INTS(name, ...)                                                                                  \
+    OK(gt_node_set_ints(graph, last_node, name, (const int64_t[]){__VA_ARGS__},                              \
+                        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), &error))
+
+static void infer(void)
+{
+    OK(gt_graph_sort(graph, &error));
+    OK(gt_infer_inputs(model, NULL, &error));
+    OK(gt_infer_graph(graph, &error));
+}
+
+static gantry_status infer_status(void)
+{
+    OK(gt_graph_sort(graph, &error));
+    OK(gt_infer_inputs(model, NULL, &error));
+    return gt_infer_graph(graph, &error);
+}
+
+/* ---- asking */
+
+static const char *shape_text(uint32_t id)
+{
+    static char out[400];
+    const gt_value *value = graph->values.data[id];
+    gt_text text;
+    gt_text_init(&text, &allocator);
+    for (int32_t axis = 0; axis < value->rank; axis++) {
+        gt_text_printf(&text, "%s", axis ? "," : "");
+        gt_expr_print(&model->exprs, value->dims[axis], &text);
+    }
+    snprintf(out, sizeof out, "%s", value->rank < 0 ? "unknown" : text.data ? text.data : "");
+    gt_text_free(&text);
+    return out;
+}
+#define SHAPE(id, expected) cr_assert_str_eq(shape_text(id), expected)
+
+typedef struct values {
+    gt_scalar *of;
+    uint8_t *known;
+} values;
+
+/* Evaluates everything with symbols named in `names` bound to numbers; others stay unknown. */
+static values evaluate(uint32_t count, const char *const *names, const int64_t *numbers)
+{
+    gt_exprs *exprs = &model->exprs;
+    gt_scalar *symbols = gt_arena_array(&model->arena, exprs->symbols.count + 1, sizeof *symbols);
+    uint8_t *given = gt_arena_array(&model->arena, exprs->symbols.count + 1, 1);
+    for (uint32_t s = 0; s < exprs->symbols.count; s++)
+        for (uint32_t k = 0; k < count; k++)
+            if (strcmp(exprs->symbols.data[s].name, names[k]) == 0) {
+                if (exprs->symbols.data[s].real)
+                    symbols[s].r = (double)numbers[k];
+                else
+                    symbols[s].i = numbers[k];
+                given[s] = 1;
+            }
+    values v = {gt_arena_array(&model->arena, exprs->nodes.count, sizeof(gt_scalar)),
+                gt_arena_array(&model->arena, exprs->nodes.count, 1)};
+    gt_exprs_evaluate(exprs, 0, exprs->nodes.count, symbols, given, v.of, v.known, NULL);
+    return v;
+}
+
+static int64_t extent_at(uint32_t id, int32_t axis, uint32_t count, const char *const *names,
+                         const int64_t *numbers)
+{
+    gt_expr e = graph->values.data[id]->dims[axis];
+    values v = evaluate(count, names, numbers);
+    return e != GT_EXPR_UNKNOWN && v.known[e] ? v.of[e].i : -1;
+}
+
+/* ---- the operator table */
+
+Test(infer, every_row_is_found_and_complete)
+{
+    uint32_t count;
+    const gt_op *table = gt_op_table(&count);
+    for (uint32_t k = 0; k < count; k++) {
+        cr_assert_eq(gt_op_find(table[k].domain, table[k].name), &table[k], "%s is not where it is sought",
+                     table[k].name);
+        cr_assert(table[k].infer && table[k].since[0] > 0);
+        cr_assert(table[k].implemented_from >= 1 &&
+                  gt_op_version(&table[k], 28) >= table[k].implemented_from);
+        for (int v = 1; v < GT_OP_MAX_VERSIONS && table[k].since[v]; v++)
+            cr_assert_gt(table[k].since[v], table[k].since[v - 1]);
+    }
+    cr_assert_geq(count, 200u);
+    cr_assert_eq(gt_op_find("ai.onnx", "Conv"), gt_op_find("", "Conv"));
+    cr_assert_null(gt_op_find("", "NoSuchOperator"));
+    cr_assert_eq(gt_op_version(gt_op_find("", "Squeeze"), 12), 11);
+    cr_assert_eq(gt_op_version(gt_op_find("", "Squeeze"), 17), 13);
+    cr_assert_eq(gt_op_version(gt_op_find("", "LayerNormalization"), 16), 0);
+}
+
+/* ---- elementwise, and what a bind must check */
+
+Test(infer, broadcasting_decides_what_it_can)
+{
+    uint32_t a = input("a", GANTRY_FLOAT32, "n,1,k1"), b = input("b", GANTRY_FLOAT32, "4,k2"),
+             c = input("c", GANTRY_FLOAT32, "64");
+    uint32_t sum = NODE("Add", 14, a, b), more = NODE("Mul", 14, sum, c), less = NODE("Less", 13, a, a);
+    infer();
+    SHAPE(sum, "n,4,broadcast(k1,k2)");
+    SHAPE(more, "n,4,64");
+    SHAPE(less, "n,1,k1");
+    cr_assert_eq(graph->values.data[less]->dtype, GANTRY_BOOL);
+    cr_assert_eq(graph->check_count, 2u);
+    values v = evaluate(2, (const char *const[]){"k1", "k2"}, (const int64_t[]){15, 64});
+    gt_expr failed = gt_infer_first_failure(graph, v.of, v.known);
+    cr_assert_neq(failed, GT_EXPR_UNKNOWN);
+    cr_assert_eq(gt_infer_explain_failure(graph, failed, v.of, v.known, &error), GANTRY_INPUT_SHAPE);
+    for (uint32_t k = 0; k < 7; k++) {
+        static const char *const words[] = {
+            "Add", "'a'", "'b'", "axis -1", "k1=15", "k2=64", "axis 2 of input 'a'"};
+        cr_assert(strstr(error.message, words[k]), "\"%s\" is not in: %s", words[k], error.message);
+    }
+    v = evaluate(2, (const char *const[]){"k1", "k2"}, (const int64_t[]){1, 64});
+    cr_assert_eq(gt_infer_first_failure(graph, v.of, v.known), GT_EXPR_UNKNOWN);
+}
+
+Test(infer, shapes_that_never_fit_are_errors_with_a_hint)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,64,56,56"), bias = input("bias", GANTRY_FLOAT32, "64");
+    NODE("Add", 14, x, bias);
+    cr_assert_eq(infer_status(), GANTRY_MODEL_SHAPE);
+    cr_assert(strstr(error.message, "axis -1") && strstr(error.message, "56") &&
+                  strstr(error.message, "Unsqueeze"),
+              "%s", error.message);
+    cr_assert(strstr(error.message, "2 axes of extent 1"), "%s", error.message);
+}
+
+Test(infer, types_must_agree)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "3"), y = input("y", GANTRY_FLOAT16, "3");
+    NODE("Add", 14, x, y);
+    cr_assert_eq(infer_status(), GANTRY_MODEL_TYPE);
+    cr_assert(strstr(error.message, "float32") && strstr(error.message, "float16"), "%s", error.message);
+}
+
+Test(infer, types_outside_of_the_schema_are_refused)
+{
+    NODE("Sqrt", 13, input("x", GANTRY_INT64, "3"));
+    cr_assert_eq(infer_status(), GANTRY_MODEL_TYPE);
+    cr_assert(strstr(error.message, "int64") && strstr(error.message, "Sqrt"), "%s", error.message);
+}
+
+/* ---- shape arithmetic */
+
+Test(infer, a_shape_chain_becomes_the_dims)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "batch,seq,768");
+    uint32_t shape = NODE("Shape", 15, x), batch = NODE("Gather", 13, shape, scalar(0));
+    uint32_t gather = last_node, seq = NODE("Gather", 13, shape, scalar(1));
+    uint32_t b1 = NODE("Unsqueeze", 13, batch, INTS(0)), s1 = NODE("Unsqueeze", 13, seq, INTS(0));
+    uint32_t target = NODE("Concat", 13, b1, s1, INTS(12), INTS(-1));
+    set_int("axis", 0);
+    uint32_t y = NODE("Reshape", 14, x, target);
+    uint32_t reshape = last_node, twice = NODE("Reshape", 14, y, INTS(0, 0, -1));
+    infer();
+    SHAPE(y, "batch,seq,12,64");
+    SHAPE(twice, "batch,seq,768");
+    cr_assert(graph->nodes.data[gather]->at_bind);
+    cr_assert_not(graph->nodes.data[reshape]->at_bind);
+    cr_assert_eq(graph->values.data[target]->element_count, 4u);
+    cr_assert_eq(graph->check_count, 0u);
+    uint32_t exprs = model->exprs.nodes.count;
+    OK(gt_infer_graph(graph, &error));
+    cr_assert_eq(model->exprs.nodes.count, exprs, "inferring again must find everything again");
+    SHAPE(y, "batch,seq,12,64");
+}
+
+Test(infer, a_target_of_unknown_sign_is_decided_at_bind)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,6"), target = input("target", GANTRY_INT64, "2");
+    uint32_t y = NODE("Reshape", 14, x, target);
+    infer();
+    const char *const names[] = {"n", "target[0]", "target[1]"};
+    static const int64_t cases[][5] = {
+        {4, 0, -1, 4, 6}, {4, -1, 8, 3, 8}, {4, 2, 12, 2, 12}, {4, -1, 0, 4, 6}};
+    for (uint32_t k = 0; k < 4; k++) {
+        cr_assert_eq(extent_at(y, 0, 3, names, cases[k]), cases[k][3], "case %u", k);
+        cr_assert_eq(extent_at(y, 1, 3, names, cases[k]), cases[k][4], "case %u", k);
+    }
+    values v = evaluate(3, names, (const int64_t[]){4, 5, 5});
+    cr_assert_neq(gt_infer_first_failure(graph, v.of, v.known), GT_EXPR_UNKNOWN);
+    uint8_t used[8] = {0};
+    gt_infer_key_symbols(graph, used);
+    uint32_t keyed = 0;
+    for (uint32_t s = 0; s < model->exprs.symbols.count; s++)
+        keyed += used[s];
+    cr_assert_eq(keyed, 2u);
+}
+
+/* How many elements numpy's x[start:end:step] has, by counting. */
+static int64_t count_slice(int64_t extent, int64_t start, int64_t end, int64_t step)
+{
+    int64_t count = 0, low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
+    start += start < 0 ? extent : 0;
+    end += end < 0 ? extent : 0;
+    start = start < low ? low : start > high ? high : start;
+    end = end < low ? low : end > high ? high : end;
+    for (int64_t at = start; step > 0 ? at < end : at > end; at += step)
+        count++;
+    return count;
+}
+
+Test(infer, slices_of_any_bounds_have_the_right_extent)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n"), outs[1024], chosen, count = 0;
+    int64_t bounds[1024][3];
+    for (int64_t start = -5; start <= 5; start += 2)
+        for (int64_t end = -5; end <= 6; end++)
+            for (int64_t step = -3; step <= 3; step++) {
+                if (step == 0)
+                    continue;
+                int64_t *b = bounds[count];
+                b[0] = start, b[1] = end == 6 ? INT64_MAX : end == -5 ? INT64_MIN + 1 : end, b[2] = step;
+                outs[count++] = NODE("Slice", 13, x, INTS(b[0]), INTS(b[1]), INTS(0), INTS(b[2]));
+            }
+    chosen = NODE("Slice", 13, x, input("s", GANTRY_INT64, "1"), input("e", GANTRY_INT64, "1"), INTS(0),
+                  input("t", GANTRY_INT64, "1"));
+    infer();
+    for (int64_t n = 0; n <= 6; n++) {
+        values v = evaluate(1, (const char *const[]){"n"}, &n);
+        for (uint32_t k = 0; k < count; k++) {
+            gt_expr e = graph->values.data[outs[k]]->dims[0];
+            int64_t end = bounds[k][1] < -100 ? -100 : bounds[k][1];
+            cr_assert(v.known[e]);
+            cr_assert_eq(v.of[e].i, count_slice(n, bounds[k][0], end, bounds[k][2]), "%lld: [%lld:%lld:%lld]",
+                         (long long)n, (long long)bounds[k][0], (long long)bounds[k][1],
+                         (long long)bounds[k][2]);
+        }
+        for (uint32_t k = 0; k < count; k += 7) {
+            const char *const names[] = {"n", "s[0]", "e[0]", "t[0]"};
+            int64_t end = bounds[k][1] > 100 ? 100 : bounds[k][1] < -100 ? -100 : bounds[k][1];
+            const int64_t numbers[] = {n, bounds[k][0], end, bounds[k][2]};
+            cr_assert_eq(extent_at(chosen, 0, 4, names, numbers),
+                         count_slice(n, bounds[k][0], end, bounds[k][2]));
+        }
+    }
+}
+
+Test(infer, slices_print_simply)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,1024"), past = input("past", GANTRY_FLOAT32, "p,n");
+    uint32_t all = NODE("Slice", 13, x, INTS(0), INTS(INT64_MAX), INTS(0));
+    uint32_t last = NODE("Slice", 13, x, INTS(-1), INTS(INT64_MAX), INTS(0));
+    uint32_t head = NODE("Slice", 13, x, INTS(0), INTS(-1), INTS(0));
+    uint32_t from = NODE("Shape", 15, past);
+    set_int("end", 1);
+    uint32_t length = NODE("Shape", 15, past);
+    set_int("start", 1);
+    uint32_t to = NODE("Add", 14, from, length), window = NODE("Slice", 13, x, from, to, INTS(1));
+    infer();
+    SHAPE(all, "n,1024");
+    SHAPE(last, "min(1,n),1024");
+    SHAPE(head, "max(0,n-1),1024");
+    SHAPE(window, "n,min(n,max(0,1024-p))");
+}
+
+Test(infer, ranges_splits_and_tiles)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,10"), ids[3];
+    uint32_t size = NODE("Size", 13, x), range = NODE("Range", 11, scalar(0), size, scalar(3));
+    for (uint32_t k = 0; k < 3; k++)
+        OK(gt_graph_add_value(graph, NULL, &ids[k], &error));
+    OK(gt_graph_add_node(graph, NULL, "", "Split", 18, 1, &x, 3, ids, &last_node, &error));
+    set_int("axis", 1);
+    set_int("num_outputs", 3);
+    uint32_t tile = NODE("Tile", 13, x, INTS(2, 3)), zeros = NODE("ConstantOfShape", 20, INTS(2, 5));
+    uint32_t empty = NODE("Range", 11, scalar(5), scalar(2), scalar(1)),
+             down = NODE("Range", 11, scalar(5), scalar(0), scalar(-2));
+    infer();
+    SHAPE(range, "3*n+(n+2)/3");
+    SHAPE(ids[0], "n,4");
+    SHAPE(ids[2], "n,2");
+    SHAPE(tile, "2*n,30");
+    SHAPE(zeros, "2,5");
+    SHAPE(empty, "0");
+    SHAPE(down, "3");
+    int64_t second;
+    cr_assert(gt_expr_is_const(&model->exprs, graph->values.data[down]->elements[1], &second) && second == 3);
+}
+
+Test(infer, axes_that_come_as_inputs_are_choices)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "2,3,n"), axes = input("axes", GANTRY_INT64, "1");
+    uint32_t kept = NODE("ReduceSum", 13, x, axes), dropped = NODE("ReduceSum", 13, x, axes);
+    set_int("keepdims", 0);
+    uint32_t wider = NODE("Unsqueeze", 13, x, axes);
+    infer();
+    const char *const names[] = {"n", "axes[0]"};
+    for (int64_t axis = -3; axis < 3; axis++) {
+        const int64_t numbers[] = {5, axis}, dims[] = {2, 3, 5};
+        for (int32_t d = 0, at = 0; d < 3; d++) {
+            bool reduced = d == (axis + 3) % 3;
+            cr_assert_eq(extent_at(kept, d, 2, names, numbers), reduced ? 1 : dims[d]);
+            if (!reduced)
+                cr_assert_eq(extent_at(dropped, at++, 2, names, numbers), dims[d]);
+        }
+    }
+    for (int64_t axis = 0; axis < 4; axis++) {
+        const int64_t numbers[] = {5, axis}, dims[] = {2, 3, 5};
+        for (int32_t d = 0; d < 4; d++)
+            cr_assert_eq(extent_at(wider, d, 2, names, numbers), d == axis ? 1 : dims[d > axis ? d - 1 : d]);
+    }
+}
+
+/* ---- windows */
+
+/* Places of a window by trying them, as the operator's definition does. */
+static int64_t count_places(int64_t extent, int64_t kernel, int64_t stride, int64_t dilation, int64_t begin,
+                            int64_t end, bool ceil_mode)
+{
+    int64_t reach = (kernel - 1) * dilation + 1, room = extent + begin + end - reach;
+    if (room < 0)
+        return -1;
+    int64_t count = room / stride + 1;
+    if (ceil_mode && room % stride && count * stride < extent + begin)
+        count++;
+    return count;
+}
+
+Test(infer, pools_have_as_many_places_as_fit)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "1,2,h"), outs[256], count = 0;
+    int64_t set[256][6];
+    for (int64_t kernel = 1; kernel <= 3; kernel++)
+        for (int64_t stride = 1; stride <= 3; stride++)
+            for (int64_t dilation = 1; dilation <= 2; dilation++)
+                for (int64_t pads = 0; pads < 4; pads++)
+                    for (int64_t up = 0; up < 2; up++) {
+                        int64_t begin = pads & 1, end = pads >> 1;
+                        if (begin >= kernel || end >= kernel)
+                            continue;
+                        int64_t *s = set[count];
+                        s[0] = kernel, s[1] = stride, s[2] = dilation, s[3] = begin, s[4] = end, s[5] = up;
+                        outs[count++] = NODE("MaxPool", 12, x);
+                        SET_INTS("kernel_shape", kernel);
+                        SET_INTS("strides", stride);
+                        SET_INTS("dilations", dilation);
+                        SET_INTS("pads", begin, end);
+                        set_int("ceil_mode", up);
+                    }
+    infer();
+    for (int64_t h = 5; h < 12; h++) {
+        values v = evaluate(1, (const char *const[]){"h"}, &h);
+        for (uint32_t k = 0; k < count; k++) {
+            const int64_t *s = set[k];
+            gt_expr e = graph->values.data[outs[k]]->dims[2];
+            cr_assert_eq(v.of[e].i, count_places(h, s[0], s[1], s[2], s[3], s[4], s[5] != 0),
+                         "h %lld, kernel %lld, stride %lld, dilation %lld, pads %lld %lld, ceil %lld",
+                         (long long)h, (long long)s[0], (long long)s[1], (long long)s[2], (long long)s[3],
+                         (long long)s[4], (long long)s[5]);
+        }
+    }
+}
+
+Test(infer, convolutions_check_channels_and_print_simply)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,3,h,w"), w = input("w1", GANTRY_FLOAT32, "16,3,3,3"),
+             w2 = input("w2", GANTRY_FLOAT32, "8,16,3,3"), bad = input("bad", GANTRY_FLOAT32, "8,4,3,3");
+    uint32_t y = NODE("Conv", 11, x, w);
+    SET_INTS("strides", 2, 2);
+    SET_INTS("pads", 1, 1, 1, 1);
+    uint32_t z = NODE("Conv", 11, y, w2);
+    SET_INTS("strides", 2, 2);
+    SET_INTS("pads", 1, 1, 1, 1);
+    uint32_t up = NODE("ConvTranspose", 11, z, w2);
+    SET_INTS("strides", 2, 2);
+    infer();
+    SHAPE(y, "n,16,(h+1)/2,(w+1)/2");
+    SHAPE(z, "n,8,(h+3)/4,(w+3)/4");
+    SHAPE(up, "n,16,2*((h+3)/4)+1,2*((w+3)/4)+1");
+    NODE("Conv", 11, y, bad);
+    cr_assert_eq(infer_status(), GANTRY_MODEL_SHAPE);
+    cr_assert(strstr(error.message, "16") && strstr(error.message, "take 4"), "%s", error.message);
+}
+
+Test(infer, resize_rounds_as_floats_do)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,3,h,w"), scales, roi, y, z;
+    const float factors[4] = {1, 1, 2, 1.1f};
+    OK(gt_graph_add_constant(graph, NULL, GANTRY_FLOAT32, 1, (int64_t[]){4}, factors, &scales, &error));
+    OK(gt_graph_add_constant(graph, NULL, GANTRY_FLOAT32, 1, (int64_t[]){0}, factors, &roi, &error));
+    y = NODE("Resize", 13, x, roi, scales);
+    z = NODE("Resize", 13, x, roi, GT_NONE, INTS(1, 3, 20, 30));
+    infer();
+    SHAPE(z, "1,3,20,30");
+    for (int64_t w = 1; w < 3000; w += 37) {
+        values v = evaluate(1, (const char *const[]){"w"}, &w);
+        cr_assert_eq(v.of[graph->values.data[y]->dims[3]].i, (int64_t)floorf((float)w * 1.1f), "w %lld",
+                     (long long)w);
+    }
+    cr_assert_eq(extent_at(y, 2, 1, (const char *const[]){"h"}, (const int64_t[]){21}), 42);
+}
+
+/* ---- sizes that depend on data */
+
+Test(infer, data_sizes_are_bounded_and_end_a_segment)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,4"), found = NODE("NonZero", 13, x), finder = last_node;
+    uint32_t turned = NODE("Transpose", 13, found), turner = last_node;
+    uint32_t relu = NODE("Relu", 14, x), aside = last_node;
+    infer();
+    const gt_symbol *symbol = gt_expr_as_symbol(&model->exprs, graph->values.data[found]->dims[1]);
+    cr_assert(symbol && symbol->kind == GT_SYMBOL_DATA_DIM && symbol->value == found && symbol->segment == 1);
+    gt_text text;
+    gt_text_init(&text, &allocator);
+    gt_expr_print(&model->exprs, symbol->bound, &text);
+    cr_assert_str_eq(text.data, "4*n");
+    gt_text_free(&text);
+    cr_assert_eq(graph->values.data[turned]->dims[0], graph->values.data[found]->dims[1]);
+    cr_assert_eq(graph->nodes.data[finder]->segment, 0u);
+    cr_assert_eq(graph->nodes.data[turner]->segment, 1u);
+    cr_assert_eq(graph->nodes.data[aside]->segment, 0u);
+    SHAPE(relu, "n,4");
+}
+
+Test(infer, a_computed_target_becomes_symbols_of_data)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n"), w = input("w", GANTRY_FLOAT32, "100");
+    uint32_t best = NODE("ArgMax", 13, w);
+    set_int("keepdims", 1);
+    uint32_t target = NODE("Concat", 13, best, INTS(-1));
+    set_int("axis", 0);
+    uint32_t concat = last_node, y = NODE("Reshape", 14, x, target);
+    infer();
+    const gt_value *value = graph->values.data[target];
+    cr_assert(value->elements && value->element_count == 2);
+    const gt_symbol *symbol = gt_expr_as_symbol(&model->exprs, value->elements[0]);
+    cr_assert(symbol && symbol->kind == GT_SYMBOL_DATA_ELEMENT && symbol->value == target &&
+              symbol->axis == 0);
+    int64_t last;
+    cr_assert(gt_expr_is_const(&model->exprs, value->elements[1], &last) && last == -1);
+    cr_assert_not(graph->nodes.data[concat]->at_bind);
+    cr_assert_eq(graph->nodes.data[last_node]->segment, 1u);
+    cr_assert_eq(graph->values.data[y]->rank, 2);
+}
+
+/* ---- bodies */
+
+static gt_graph *body_of(uint32_t node, const char *name)
+{
+    gt_graph *body;
+    OK(gt_graph_create(model, graph, node, name, "b.", &body, &error));
+    gt_node *owner = graph->nodes.data[node];
+    gt_body *bodies = gt_arena_array(&model->arena, owner->body_count + 1, sizeof *bodies);
+    if (owner->body_count)
+        memcpy(bodies, owner->bodies, owner->body_count * sizeof *bodies);
+    bodies[owner->body_count] = (gt_body){name, body};
+    owner->bodies = bodies;
+    owner->body_count++;
+    return body;
+}
+
+static uint32_t capture(gt_graph *body, uint32_t outer)
+{
+    uint32_t id;
+    OK(gt_graph_add_value(body, NULL, &id, &error));
+    body->values.data[id]->captured = outer;
+    return id;
+}
+
+static void hand_out(gt_graph *body, uint32_t value)
+{
+    body->values.data[value]->is_output = true;
+    cr_assert(gt_vec_push(&allocator, &body->outputs, value));
+}
+
+Test(infer, branches_join_by_their_condition)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,4"), flag = input("flag", GANTRY_BOOL, "");
+    uint32_t y = NODE("If", 16, flag), owner = last_node;
+    gt_graph *yes = body_of(owner, "then_branch"), *no = body_of(owner, "else_branch");
+    uint32_t inner = capture(yes, x), same = capture(no, x);
+    hand_out(yes, node_in(yes, "Concat", 13, 2, (const uint32_t[]){inner, inner}, 1));
+    OK(gt_node_set_int(yes, last_node, "axis", 0, &error));
+    hand_out(no, node_in(no, "Relu", 14, 1, &same, 1));
+    OK(gt_graph_sort(yes, &error));
+    OK(gt_graph_sort(no, &error));
+    infer();
+    SHAPE(y, "flag?2*n:n,4");
+    cr_assert_eq(extent_at(y, 0, 2, (const char *const[]){"n", "flag"}, (const int64_t[]){5, 1}), 10);
+    uint8_t used[8] = {0};
+    gt_infer_key_symbols(graph, used);
+    cr_assert_eq(used[0] + used[1] + used[2], 1, "the condition is part of a plan's key");
+}
+
+/* x grows by one row in each round; a row of each round is stacked. */
+Test(infer, a_loop_widens_what_changes)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,4"), kept = input("kept", GANTRY_FLOAT32, "m,2"), outs[3];
+    uint32_t trips = scalar(7), condition;
+    OK(gt_graph_add_constant(graph, NULL, GANTRY_BOOL, 0, NULL, &(uint8_t){1}, &condition, &error));
+    for (uint32_t k = 0; k < 3; k++)
+        OK(gt_graph_add_value(graph, NULL, &outs[k], &error));
+    OK(gt_graph_add_node(graph, NULL, "", "Loop", 16, 4, (const uint32_t[]){trips, condition, x, kept}, 3,
+                         outs, &last_node, &error));
+    gt_graph *body = body_of(last_node, "body");
+    input_of(body, "round", GANTRY_INT64, "");
+    uint32_t go = input_of(body, "go", GANTRY_BOOL, ""),
+             state = input_of(body, "state", GANTRY_FLOAT32, "a,b"),
+             still = input_of(body, "still", GANTRY_FLOAT32, "a,b");
+    uint32_t zero = ints_of(body, 1, (const int64_t[]){0}), one = ints_of(body, 1, (const int64_t[]){1});
+    hand_out(body, node_in(body, "Identity", 14, 1, &go, 1));
+    uint32_t row = node_in(body, "Slice", 13, 3, (const uint32_t[]){state, zero, one}, 1);
+    uint32_t longer = node_in(body, "Concat", 13, 2, (const uint32_t[]){state, row}, 1);
+    OK(gt_node_set_int(body, last_node, "axis", 0, &error));
+    hand_out(body, longer);
+    hand_out(body, node_in(body, "Neg", 13, 1, &still, 1));
+    hand_out(body, node_in(body, "Relu", 14, 1, &still, 1));
+    OK(gt_graph_sort(body, &error));
+    infer();
+    const gt_symbol *rows = gt_expr_as_symbol(&model->exprs, graph->values.data[outs[0]]->dims[0]);
+    cr_assert(rows && rows->kind == GT_SYMBOL_DATA_DIM && rows->graph == graph && rows->segment == 1);
+    SHAPE(outs[1], "m,2");
+    SHAPE(outs[2], "7,m,2");
+    const gt_symbol *inside = gt_expr_as_symbol(&model->exprs, body->values.data[state]->dims[0]);
+    cr_assert(inside && inside->graph == body && inside->value == state);
+    uint32_t symbols = model->exprs.symbols.count;
+    OK(gt_infer_graph(graph, &error));
+    cr_assert_eq(model->exprs.symbols.count, symbols);
+}
+
+/* ---- what is not known, hints, versions */
+
+Test(infer, unknown_operators_leave_hints_only)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,4"), y, ids[1];
+    OK(gt_graph_add_value(graph, "y", &y, &error));
+    OK(gt_graph_add_node(graph, NULL, "com.example", "Magic", 1, 1, &x, 1, &y, &last_node, &error));
+    graph->values.data[y]->declared_dtype = GANTRY_FLOAT32;
+    graph->values.data[y]->declared_rank = 2;
+    graph->values.data[y]->declared_dims = (const int64_t[]){-1, 8};
+    ids[0] = NODE("Relu", 14, y);
+    infer();
+    cr_assert_eq(graph->values.data[ids[0]]->dtype, GANTRY_FLOAT32);
+    cr_assert_eq(graph->values.data[ids[0]]->rank, 2);
+    SHAPE(ids[0], "y.shape[0],8");
+    cr_assert_null(graph->nodes.data[0]->op);
+}
+
+Test(infer, versions_that_are_not_implemented_are_named)
+{
+    NODE("Dropout", 6, input("x", GANTRY_FLOAT32, "n"));
+    cr_assert_eq(infer_status(), GANTRY_UNSUPPORTED);
+    cr_assert(strstr(error.message, "Dropout version 6") && strstr(error.message, "version 7"), "%s",
+              error.message);
+}
+
+Test(infer, a_wrong_declared_output_type_names_both)
+{
+    uint32_t y = NODE("Shape", 15, input("x", GANTRY_FLOAT32, "n"));
+    hand_out(graph, y);
+    graph->values.data[y]->declared_dtype = GANTRY_FLOAT32;
+    cr_assert_eq(infer_status(), GANTRY_MODEL_TYPE);
+    cr_assert(strstr(error.message, "int64") && strstr(error.message, "float32"), "%s", error.message);
+}
+
+Test(infer, inferring_survives_each_failed_allocation)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "n,4"), shape = NODE("Shape", 15, x);
+    uint32_t found = NODE("NonZero", 13, x), y = NODE("Reshape", 14, x, NODE("Abs", 13, shape));
+    NODE("Add", 14, y, x);
+    NODE("Gather", 13, found, scalar(0));
+    OK(gt_graph_sort(graph, &error));
+    int failures = 0;
+    for (int64_t n = 0; n < 200; n++) {
+        gt_exprs_free(&model->exprs);
+        gt_exprs_init(&model->exprs, &allocator);
+        for (uint32_t v = 0; v < graph->values.count; v++)
+            if (graph->values.data[v]->constant == GT_NONE)
+                graph->values.data[v]->rank = -1;
+            else /* its dims were expressions of the table that is gone */
+                graph->values.data[v]->rank = -2;
+        atomic_store(&allocator.fail_after, n);
+        gantry_status status = gt_infer_inputs(model, NULL, &error);
+        if (status == GANTRY_OK)
+            status = gt_infer_graph(graph, &error);
+        atomic_store(&allocator.fail_after, -1);
+        cr_assert(status == GANTRY_OK || status == GANTRY_RESOURCE, "allocation %lld: %s", (long long)n,
+                  error.message);
+        failures += status != GANTRY_OK;
+        if (status == GANTRY_OK)
+            break;
+    }
+    cr_assert_gt(failures, 3);
+}
