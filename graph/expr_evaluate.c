@@ -105,44 +105,6 @@ double gt_expr_compute_real(gt_expr_kind kind, double a, double b)
     }
 }
 
-/* One node whose operands are known; false when it has no value. */
-static inline bool compute(const gt_expr_node *node, const gt_exprs *exprs, const gt_scalar *v,
-                           gt_scalar *out)
-{
-    switch ((gt_expr_kind)node->kind) {
-    case GT_EXPR_CONST:
-    case GT_EXPR_REAL_CONST:
-        *out = node->constant;
-        return true;
-    case GT_EXPR_TO_REAL:
-        out->r = (double)v[node->a].i;
-        return true;
-    case GT_EXPR_TO_INT:
-        /* 2^63 is the first double that does not fit. */
-        if (!(fabs(v[node->a].r) < 9223372036854775808.0))
-            return false;
-        out->i = (int64_t)v[node->a].r;
-        return true;
-    case GT_EXPR_EQ:
-    case GT_EXPR_LT:
-        if (!exprs->nodes.data[node->a].real)
-            return gt_expr_compute_int(node->kind, v[node->a].i, v[node->b].i, &out->i);
-        out->i = node->kind == GT_EXPR_EQ ? v[node->a].r == v[node->b].r : v[node->a].r < v[node->b].r;
-        return true;
-    case GT_EXPR_REAL_FLOOR:
-    case GT_EXPR_REAL_CEIL:
-    case GT_EXPR_REAL_SQRT:
-    case GT_EXPR_REAL_ROUND32:
-        out->r = gt_expr_compute_real(node->kind, v[node->a].r, 0);
-        return true;
-    default:
-        if (!node->real)
-            return gt_expr_compute_int(node->kind, v[node->a].i, v[node->b].i, &out->i);
-        out->r = gt_expr_compute_real(node->kind, v[node->a].r, v[node->b].r);
-        return true;
-    }
-}
-
 /* SELECT, AND and OR need not know all of their operands. Returns whether the node has a value now. */
 static bool compute_lazy(const gt_expr_node *node, const gt_scalar *v, const uint8_t *known, gt_scalar *out)
 {
@@ -159,39 +121,91 @@ static bool compute_lazy(const gt_expr_node *node, const gt_scalar *v, const uin
     return left && right;
 }
 
+/* One operand, which is known; false when there is no value. */
+static bool compute_unary(gt_expr_kind kind, gt_scalar a, gt_scalar *out)
+{
+    switch (kind) {
+    case GT_EXPR_NOT:
+        out->i = !a.i;
+        return true;
+    case GT_EXPR_TO_REAL:
+        out->r = (double)a.i;
+        return true;
+    case GT_EXPR_TO_INT:
+        /* 2^63 is the first double that does not fit. */
+        if (!(fabs(a.r) < 9223372036854775808.0))
+            return false;
+        out->i = (int64_t)a.r;
+        return true;
+    default:
+        out->r = gt_expr_compute_real(kind, a.r, 0);
+        return true;
+    }
+}
+
+static bool compute_real_binary(gt_expr_kind kind, gt_scalar a, gt_scalar b, gt_scalar *out)
+{
+    if (kind == GT_EXPR_EQ || kind == GT_EXPR_LT)
+        out->i = kind == GT_EXPR_EQ ? a.r == b.r : a.r < b.r;
+    else
+        out->r = gt_expr_compute_real(kind, a.r, b.r);
+    return true;
+}
+
+/* One switch with the frequent kinds spelled out: this runs at every bind, over the whole table. */
 void gt_exprs_evaluate(const gt_exprs *exprs, gt_expr first, gt_expr last, const gt_scalar *symbols,
                        const uint8_t *known, gt_scalar *out_values, uint8_t *out_known, gt_expr *out_failed)
 {
+    const gt_expr_node *nodes = exprs->nodes.data;
+    gt_scalar *v = out_values;
     gt_expr failed = GT_EXPR_UNKNOWN;
     for (gt_expr e = first; e < last; e++) {
-        const gt_expr_node *node = &exprs->nodes.data[e];
-        out_values[e].i = 0;
+        const gt_expr_node *node = &nodes[e];
+        gt_scalar value = {.i = 0};
+        bool ready, has;
         switch ((gt_expr_kind)node->kind) {
         case GT_EXPR_CONST:
         case GT_EXPR_REAL_CONST:
-            out_values[e] = node->constant;
-            out_known[e] = 1;
+            ready = has = true;
+            value = node->constant;
             break;
         case GT_EXPR_SYMBOL:
-            out_known[e] = known[node->a] != 0;
-            if (out_known[e])
-                out_values[e] = symbols[node->a];
+            ready = has = known[node->a] != 0;
+            if (has)
+                value = symbols[node->a];
             break;
         case GT_EXPR_SELECT:
         case GT_EXPR_AND:
         case GT_EXPR_OR:
-            out_known[e] = compute_lazy(node, out_values, out_known, &out_values[e]);
+            ready = has = compute_lazy(node, v, out_known, &value);
+            break;
+        case GT_EXPR_NOT:
+        case GT_EXPR_TO_REAL:
+        case GT_EXPR_TO_INT:
+        case GT_EXPR_REAL_FLOOR:
+        case GT_EXPR_REAL_CEIL:
+        case GT_EXPR_REAL_SQRT:
+        case GT_EXPR_REAL_ROUND32:
+            ready = out_known[node->a];
+            has = ready && compute_unary(node->kind, v[node->a], &value);
             break;
         default:
-            /* Unused operands are 0: the first node of the table, whose being known must not matter. */
-            if (!out_known[node->a] || (!out_known[node->b] && gt_expr_arity(node->kind) > 1)) {
-                out_known[e] = 0;
-                break;
-            }
-            out_known[e] = compute(node, exprs, out_values, &out_values[e]);
-            if (!out_known[e] && failed == GT_EXPR_UNKNOWN)
-                failed = e;
+            ready = out_known[node->a] && out_known[node->b];
+            if (!ready)
+                has = false;
+            else if (nodes[node->a].real)
+                has = compute_real_binary(node->kind, v[node->a], v[node->b], &value);
+            else if (node->kind == GT_EXPR_MUL)
+                has = !__builtin_mul_overflow(v[node->a].i, v[node->b].i, &value.i);
+            else if (node->kind == GT_EXPR_ADD)
+                has = !__builtin_add_overflow(v[node->a].i, v[node->b].i, &value.i);
+            else
+                has = gt_expr_compute_int(node->kind, v[node->a].i, v[node->b].i, &value.i);
         }
+        if (ready && !has && failed == GT_EXPR_UNKNOWN)
+            failed = e;
+        v[e].i = has ? value.i : 0;
+        out_known[e] = has;
     }
     if (out_failed)
         *out_failed = failed;
