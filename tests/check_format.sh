@@ -12,4 +12,6 @@ if [ -n "$base" ]; then
 else
     files=$(git ls-files '*.c' '*.h')
 fi
-[ -z "$files" ] || clang-format --dry-run --Werror $files
+[ -n "$files" ] || exit 0
+differ=$(clang-format --dry-run --Werror $files 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error:.*//p' | sort -u | tr '\n' ' ')
+[ -z "$differ" ] || { echo "not as .clang-format says (run make format): $differ"; exit 1; }
