@@ -109,6 +109,8 @@ typedef struct binder {
     evaluation eval;
     const void **bind_data; /* by value id */
     double provider_ns;
+    uint32_t refused_partition; /* GT_NONE: none */
+    gantry_shaped_info refusal;
     gantry_error *err;
 } binder;
 
@@ -296,7 +298,11 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     if (status == GANTRY_OK) {
         b->plan->shaped_count++;
         status = record_shaped(b->plan, slot, &recorder);
-    } else if (b->err) {
+    } else if (status == GANTRY_UNSUPPORTED && slot->info.refused_count) {
+        b->refused_partition = index;
+        b->refusal = slot->info;
+    }
+    if (status != GANTRY_OK && b->err) {
         b->err->stage = GANTRY_STAGE_RUN;
         snprintf(b->err->provider, sizeof b->err->provider, "%s",
                  session->providers[partition->provider].name);
@@ -354,12 +360,18 @@ static bool has_mapped_file(const gt_model *model)
     return false;
 }
 
+static bool has_alternative(const gt_variant *variant, const gt_partition *partition)
+{
+    return partition->provider + 1 < variant->session->provider_count;
+}
+
 static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *env, const int64_t *key,
-                               uint64_t hash, gt_plan **out_plan, gantry_error *err)
+                               uint64_t hash, gt_plan **out_plan, bool *out_refused, gantry_error *err)
 {
     gantry_session *session = variant->session;
     uint64_t begin = gt_now_ns();
-    binder b = {.variant = variant, .segment = &variant->segments[segment], .err = err};
+    binder b = {
+        .variant = variant, .segment = &variant->segments[segment], .refused_partition = GT_NONE, .err = err};
     gt_plan *plan = GT_NEW(session->allocator, gt_plan);
     if (!plan)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
@@ -375,6 +387,12 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
         status = fill_plan(&b);
     if (status != GANTRY_OK) {
         gt_plan_destroy(&plan);
+        /* Only where nothing ran yet can the graph be placed anew; the last provider's refusal stands. */
+        if (b.refused_partition != GT_NONE && segment == 0 &&
+            has_alternative(variant, &variant->placement->partitions[b.refused_partition])) {
+            *out_refused = true;
+            return gt_variant_refuse(variant, b.refused_partition, &b.refusal, key, err);
+        }
         return status;
     }
     /* Programs may have read weights for the first time. */
@@ -410,6 +428,8 @@ static void find_oldest(gt_variant *variant, gt_variant **inout_owner, uint32_t 
             *inout_index = k;
             *inout_tick = variant->plans.data[k]->last_used;
         }
+    for (uint32_t k = 0; k < variant->refused.count; k++)
+        find_oldest(variant->refused.data[k].alternate, inout_owner, inout_index, inout_tick);
     for (uint32_t k = 0; k < variant->children.count; k++)
         find_oldest(variant->children.data[k].variant, inout_owner, inout_index, inout_tick);
     for (uint32_t p = 0; variant->programs && p < variant->placement->partition_count; p++)
@@ -444,7 +464,7 @@ void gt_plan_release(gantry_session *session, gt_plan **inout_plan)
 }
 
 static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env *env, gt_plan **out_plan,
-                                  gantry_error *err)
+                                  bool *out_refused, gantry_error *err)
 {
     gantry_session *session = variant->session;
     const gt_segment *seg = &variant->segments[segment];
@@ -461,12 +481,13 @@ static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env 
             *out_plan = plan;
     }
     if (!*out_plan) {
-        status = make_plan(variant, segment, env, key, hash, out_plan, err);
-        if (status == GANTRY_OK && !gt_vec_push(session->allocator, &variant->plans, *out_plan)) {
+        status = make_plan(variant, segment, env, key, hash, out_plan, out_refused, err);
+        if (status == GANTRY_OK && *out_plan &&
+            !gt_vec_push(session->allocator, &variant->plans, *out_plan)) {
             gt_plan_destroy(out_plan);
             status = gt_out_of_memory(err, GANTRY_STAGE_RUN);
         }
-        session->plan_count += status == GANTRY_OK;
+        session->plan_count += *out_plan != NULL;
     }
     if (key != few)
         gt_free(session->allocator, key);
@@ -474,19 +495,47 @@ static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env 
 }
 
 gantry_status gt_bind_segment(gt_variant *variant, uint32_t segment, gt_env *env, gt_plan **out_plan,
-                              gantry_error *err)
+                              bool *out_refused, gantry_error *err)
 {
     gantry_session *session = variant->session;
     *out_plan = NULL;
+    *out_refused = false;
     pthread_mutex_lock(&session->lock);
-    gantry_status status = find_or_make(variant, segment, env, out_plan, err);
-    if (status == GANTRY_OK) {
+    gantry_status status = find_or_make(variant, segment, env, out_plan, out_refused, err);
+    if (status == GANTRY_OK && *out_plan) {
         (*out_plan)->references++;
         (*out_plan)->last_used = ++session->tick;
         trim_plans(session);
     }
     pthread_mutex_unlock(&session->lock);
     return status;
+}
+
+/* ---- refused shapes --------------------------------------------------------------------------- */
+
+gt_variant *gt_bind_refused(gt_variant *variant, const gt_env *env)
+{
+    /* An alternate may refuse the same shape again, for the next provider. */
+    for (bool found = true; found;) {
+        found = false;
+        if (!atomic_load(&variant->refused_count))
+            return variant;
+        pthread_mutex_lock(&variant->session->lock);
+        for (uint32_t k = 0; k < variant->refused.count && !found; k++) {
+            const gt_refused_shape *shape = &variant->refused.data[k];
+            found = true;
+            for (uint32_t s = 0; s < variant->segments[0].symbol_count; s++)
+                found = found && shape->key[s] == key_of(env, variant->segments[0].symbols[s]);
+            if (found) {
+                pthread_mutex_unlock(&variant->session->lock);
+                variant = shape->alternate;
+                break;
+            }
+        }
+        if (!found)
+            pthread_mutex_unlock(&variant->session->lock);
+    }
+    return variant;
 }
 
 /* ---- choices --------------------------------------------------------------------------------- */

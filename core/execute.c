@@ -249,10 +249,11 @@ static void note_output_shapes(gt_frame *frame, const gt_plan_state *state)
 
 gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err)
 {
-    GT_TRY(gt_frame_enter(frame, err));
     gt_plan_state *state = NULL;
+    GT_TRY(gt_frame_begin(frame, &state, err));
     for (uint32_t s = 0; s < frame->leaf->segment_count; s++) {
-        GT_TRY(gt_frame_plan(frame, s, &state, err));
+        if (s)
+            GT_TRY(gt_frame_plan(frame, s, &state, err));
         GT_TRY(gt_frame_resolve(frame, state, err));
         GT_TRY(run_steps(frame, state, err));
         if (frame->leaf->segments[s].result_count)
@@ -265,8 +266,7 @@ gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err)
 gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err)
 {
     gt_plan_state *state;
-    GT_TRY(gt_frame_enter(frame, err));
-    GT_TRY(gt_frame_plan(frame, 0, &state, err));
+    GT_TRY(gt_frame_begin(frame, &state, err));
     GT_TRY(gt_frame_resolve(frame, state, err));
     for (uint32_t k = 0; k < frame->output_count; k++) {
         const gt_plan_shape *shape = &state->plan->shapes[frame->leaf->graph->outputs.data[k]];

@@ -201,7 +201,7 @@ static int64_t symbol_value(const gt_env *env, uint32_t symbol)
 static bool same_choices(const gt_frame *frame)
 {
     uint32_t at = 0;
-    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+    for (const gt_variant *v = frame->chosen->parent; v && v->choice_count; v = v->parent) {
         for (uint32_t k = 0; k < v->choice_symbol_count; k++)
             if (frame->choice_key[at++] != symbol_value(&frame->run->env, v->choice_symbols[k]))
                 return false;
@@ -215,7 +215,7 @@ static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
 {
     gt_allocator *allocator = frame->run->session->allocator;
     uint32_t count = 0;
-    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+    for (const gt_variant *v = frame->chosen->parent; v && v->choice_count; v = v->parent) {
         count += v->choice_symbol_count;
         if (v == frame->entry)
             break;
@@ -225,7 +225,7 @@ static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
     if (!frame->choice_key)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     frame->choice_key_count = 0;
-    for (const gt_variant *v = frame->leaf->parent; v && v->choice_count; v = v->parent) {
+    for (const gt_variant *v = frame->chosen->parent; v && v->choice_count; v = v->parent) {
         for (uint32_t k = 0; k < v->choice_symbol_count; k++)
             frame->choice_key[frame->choice_key_count++] =
                 symbol_value(&frame->run->env, v->choice_symbols[k]);
@@ -235,25 +235,32 @@ static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
     return GANTRY_OK;
 }
 
+static gantry_status enter_leaf(gt_frame *frame, gt_variant *leaf, gantry_error *err)
+{
+    if (leaf == frame->leaf)
+        return GANTRY_OK;
+    leave_leaf(frame);
+    frame->leaf = leaf;
+    frame->version++;
+    gantry_status status = make_leaf_room(frame, err);
+    if (status != GANTRY_OK)
+        leave_leaf(frame);
+    return status;
+}
+
 gantry_status gt_frame_enter(gt_frame *frame, gantry_error *err)
 {
-    if (frame->leaf && (frame->entry->choice_count == 0 || same_choices(frame)))
+    bool chosen = frame->chosen && (frame->entry->choice_count == 0 || same_choices(frame));
+    if (chosen && frame->leaf && frame->current[0] &&
+        gt_plan_matches(frame->current[0]->plan, &frame->leaf->segments[0], &frame->run->env))
         return GANTRY_OK;
-    gt_variant *leaf = NULL;
-    GT_TRY(gt_bind_variant(frame->entry, &frame->run->env, &leaf, err));
-    if (leaf != frame->leaf) {
-        leave_leaf(frame);
-        frame->leaf = leaf;
-        frame->version++;
-        gantry_status status = make_leaf_room(frame, err);
-        if (status != GANTRY_OK) {
-            leave_leaf(frame);
-            return status;
-        }
+    if (!chosen) {
+        frame->chosen = NULL;
+        GT_TRY(gt_bind_variant(frame->entry, &frame->run->env, &frame->chosen, err));
+        if (frame->entry->choice_count)
+            GT_TRY(keep_choices(frame, err));
     }
-    if (frame->entry->choice_count)
-        return keep_choices(frame, err);
-    return GANTRY_OK;
+    return enter_leaf(frame, gt_bind_refused(frame->chosen, &frame->run->env), err);
 }
 
 /* ---- plan states ----------------------------------------------------------------------------- */
@@ -391,12 +398,26 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
             return GANTRY_OK;
         }
     gt_plan *plan = NULL;
-    GT_TRY(gt_bind_segment(frame->leaf, segment, &frame->run->env, &plan, err));
+    bool refused;
+    *out_state = NULL;
+    GT_TRY(gt_bind_segment(frame->leaf, segment, &frame->run->env, &plan, &refused, err));
+    if (refused)
+        return GANTRY_OK;
     GT_TRY(create_state(frame, plan, &state, err));
     state->last_used = ++frame->tick;
     frame->current[segment] = state;
     trim_states(frame, state);
     *out_state = state;
+    return GANTRY_OK;
+}
+
+gantry_status gt_frame_begin(gt_frame *frame, gt_plan_state **out_state, gantry_error *err)
+{
+    /* Each refusal takes nodes from a provider for good, so this ends. */
+    for (*out_state = NULL; !*out_state;) {
+        GT_TRY(gt_frame_enter(frame, err));
+        GT_TRY(gt_frame_plan(frame, 0, out_state, err));
+    }
     return GANTRY_OK;
 }
 

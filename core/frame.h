@@ -57,7 +57,8 @@ typedef struct gt_plan_state {
 struct gt_frame {
     gantry_run *run;
     gt_variant *entry;   /* the variant before choices */
-    gt_variant *leaf;    /* the one chosen last; NULL before the first bind */
+    gt_variant *chosen;  /* by the branches chosen last; NULL before the first bind */
+    gt_variant *leaf;    /* that, or its alternate for a shape that a provider refused */
     int64_t *choice_key; /* values of the choice symbols that led to leaf */
     uint32_t choice_key_count;
     uint64_t version;
@@ -87,6 +88,10 @@ gantry_status gt_frame_enter(gt_frame *frame, gantry_error *err);
 
 /* The state of the plan for one segment; cheap when the symbols are as before. */
 gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **out_state, gantry_error *err);
+
+/* Enters the graph and finds the plan of its first segment, placing it anew when a provider refuses the
+ * shapes. */
+gantry_status gt_frame_begin(gt_frame *frame, gt_plan_state **out_state, gantry_error *err);
 
 /* Addresses for all slots of the state, after memory or bindings changed; cheap when nothing did. */
 gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_error *err);

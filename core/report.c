@@ -25,6 +25,9 @@ static bool add_variants(part_list *list, const gt_variant *variant)
     if (variant->placement &&
         !gt_vec_push(list->allocator, &list->parts, ((gt_report_part){variant, NULL, list->parts.count + 1})))
         return false;
+    for (uint32_t k = 0; k < variant->refused.count; k++)
+        if (!add_variants(list, variant->refused.data[k].alternate))
+            return false;
     for (uint32_t k = 0; k < variant->children.count; k++)
         if (!add_variants(list, variant->children.data[k].variant))
             return false;

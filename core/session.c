@@ -159,7 +159,8 @@ static gantry_status bind_static(gantry_session *session, gantry_error *err)
         return GANTRY_OK;
     gt_env env = {0};
     gt_plan *plan = NULL;
-    gantry_status status = gt_bind_segment(root, 0, &env, &plan, err);
+    bool refused;
+    gantry_status status = gt_bind_segment(root, 0, &env, &plan, &refused, err);
     gt_plan_release(session, &plan);
     gt_env_free(session->allocator, &env);
     return status;

@@ -34,8 +34,9 @@ struct gantry_session {
     gt_session_provider *providers; /* priority order; the host's CPU provider is always the last */
     uint32_t domain_count;
     gt_session_domain *domains; /* 0 is the host */
-    uint32_t *input_domains, *output_domains; /* session domain of each graph input and output (bind.TENSOR) */
-    uint32_t evaluator;         /* index into runtime->providers of "cpu": folding and bind-time work */
+    uint32_t *input_domains,
+        *output_domains; /* session domain of each graph input and output (bind.TENSOR) */
+    uint32_t evaluator;  /* index into runtime->providers of "cpu": folding and bind-time work */
     pthread_mutex_t lock;
     gt_variant *root;
     uint32_t plan_count; /* alive, in the LRU */

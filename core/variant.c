@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include "base/clock.h"
+#include "graph/infer.h"
 
 gantry_status gt_variant_create(gantry_session *session, gt_variant *parent, gt_graph *graph,
                                 gt_variant **out_variant, gantry_error *err)
@@ -54,6 +55,9 @@ void gt_variant_destroy(gt_variant **inout_variant)
     for (uint32_t k = 0; k < variant->children.count; k++)
         gt_variant_destroy(&variant->children.data[k].variant);
     gt_vec_free(session->allocator, &variant->children);
+    for (uint32_t k = 0; k < variant->refused.count; k++)
+        gt_variant_destroy(&variant->refused.data[k].alternate);
+    gt_vec_free(session->allocator, &variant->refused);
     for (uint32_t k = 0; k < variant->plans.count; k++)
         gt_plan_destroy(&variant->plans.data[k]);
     gt_vec_free(session->allocator, &variant->plans);
@@ -652,4 +656,49 @@ gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt
     }
     *out_child = child.variant;
     return GANTRY_OK;
+}
+
+/* ---- refused shapes --------------------------------------------------------------------------- */
+
+static gantry_status add_refusals(gt_variant *alternate, const gt_variant *variant,
+                                  const gt_partition *partition, const gantry_shaped_info *info,
+                                  gantry_error *err)
+{
+    gt_allocator *allocator = variant->session->allocator;
+    bool fits = true;
+    for (uint32_t k = 0; k < variant->late.count; k++)
+        fits = fits && gt_vec_push(allocator, &alternate->late, variant->late.data[k]);
+    for (uint32_t k = 0; k < info->refused_count && k < 16; k++) {
+        gt_late_refusal late = {info->refused_nodes[k], partition->provider, info->refusal};
+        fits = fits && gt_vec_push(allocator, &alternate->late, late);
+    }
+    return fits ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_RUN);
+}
+
+gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const gantry_shaped_info *info,
+                                const int64_t *key, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    gt_refused_shape shape = {0};
+    shape.key = gt_arena_copy(&variant->arena, key, variant->segments[0].symbol_count * sizeof *key);
+    if (!shape.key)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    /* Placement changes a graph (it clones and expands nodes), and this one has programs: ids are those of
+     * the copy too. */
+    gt_graph *graph = NULL;
+    GT_TRY(gt_graph_clone(variant->graph, &graph, err));
+    GT_TRY(gt_infer_graph(graph, err));
+    GT_TRY(gt_variant_create(session, variant->parent, graph, &shape.alternate, err));
+    shape.alternate->body = variant->body;
+    gantry_status status =
+        add_refusals(shape.alternate, variant, &variant->placement->partitions[partition], info, err);
+    if (status == GANTRY_OK)
+        status = gt_variant_compile(shape.alternate, err);
+    if (status == GANTRY_OK && !gt_vec_push(session->allocator, &variant->refused, shape))
+        status = gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    if (status == GANTRY_OK)
+        atomic_fetch_add(&variant->refused_count, 1);
+    else
+        gt_variant_destroy(&shape.alternate);
+    return status;
 }

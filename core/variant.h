@@ -9,6 +9,8 @@
 #include "plan.h"
 #include "view.h"
 
+#include <stdatomic.h>
+
 /* A compiled partition. */
 typedef struct gt_program {
     gantry_program *program; /* NULL for control partitions */
@@ -37,6 +39,13 @@ typedef struct gt_result_symbol {
     bool element;
 } gt_result_symbol;
 
+/* A shape that a provider refused when it was bound: for these values of the first segment's symbols the
+ * graph is placed anew, without the nodes that were refused. */
+typedef struct gt_refused_shape {
+    const int64_t *key;
+    gt_variant *alternate;
+} gt_refused_shape;
+
 /* The partitions of one segment, and the symbols whose values are the key of its plans. */
 typedef struct gt_segment {
     uint32_t number; /* gt_partition.segment */
@@ -57,7 +66,9 @@ struct gt_variant {
     uint32_t choice_symbol_count;
     const uint32_t *choice_symbols;
     GT_VEC(gt_variant_child) children;
-    bool body; /* of a control node: its inputs and outputs are on the host */
+    GT_VEC(gt_refused_shape) refused; /* only grows, under the lock */
+    atomic_uint refused_count;        /* of it, for those who hold no lock */
+    bool body;                        /* of a control node: its inputs and outputs are on the host */
     bool compiled;
     gt_placement *placement;
     gt_program *programs; /* by partition */
@@ -80,6 +91,11 @@ void gt_variant_destroy(gt_variant **variant);
  * choices: then only its children are compiled. The caller holds the session's lock. On failure the placement
  * made so far is kept for the report. */
 gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err);
+
+/* The same graph placed without the nodes of this partition that a provider refused at the shapes of `key`;
+ * made when it is new, and kept in variant->refused. The caller holds the session's lock. */
+gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const gantry_shaped_info *info,
+                                const int64_t *key, gantry_error *err);
 
 /* The child for these branches, made and compiled when it is new. The caller holds the session's lock. */
 gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt_variant **out_child,

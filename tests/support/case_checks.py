@@ -299,6 +299,13 @@ def _(ck, report, seen):
     return used[ck["run"]] == used[ck["same_as"]] or "runs use plans %s" % used
 
 
+@check("plan_diff")
+def _(ck, report, seen):
+    where = [{r["name"]: r.get("provider") for r in seen["reports"][k]["nodes"]} for k in ck["runs"]]
+    moved = sorted(n for n in where[0] if where[0][n] != where[1].get(n))
+    return moved == sorted(ck["nodes"]) or "nodes %s moved, not %s" % (moved, ck["nodes"])
+
+
 @check("executions")
 def _(ck, report, seen):
     return "executions of single nodes are not counted yet"
