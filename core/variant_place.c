@@ -1,0 +1,311 @@
+/* From a graph to programs: judging, placing, compiling, and placing again when a provider fails. */
+#include "session.h"
+#include "variant_parts.h"
+
+#include "base/clock.h"
+
+void gt_variant_destroy_program(gantry_session *session, const gt_placement *placement, gt_program *programs,
+                                uint32_t index)
+{
+    gt_program *slot = &programs[index];
+    if (slot->program) {
+        const gantry_provider *table = session->providers[placement->partitions[index].provider].entry->table;
+        table->program_destroy(table->self, slot->program);
+    }
+    gt_variant_destroy(&slot->bodies[0]);
+    gt_variant_destroy(&slot->bodies[1]);
+    gt_vec_free(session->allocator, &slot->records.kernels);
+    gt_vec_free(session->allocator, &slot->records.fusions);
+    gt_arena_clear(&slot->arena);
+    *slot = (gt_program){0};
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* The graph that providers are asked about, as they see it. */
+typedef struct shown_graph {
+    gt_arena *arena;
+    gt_view view;
+    uint32_t *indexes; /* room for the nodes of one unit */
+    uint32_t capacity;
+} shown_graph;
+
+typedef struct judge_self {
+    const gantry_provider *table;
+    const shown_graph *shown;
+    const gt_options *options;
+} judge_self;
+
+/* Placement asks about another graph now: the body of a composite, or the graph after one was expanded. */
+static gantry_status show_graph(void *self, const gt_graph *graph, gantry_error *err)
+{
+    shown_graph *shown = self;
+    shown->capacity = graph->nodes.count + 1;
+    shown->indexes = GT_ARENA_ARRAY(shown->arena, uint32_t, shown->capacity);
+    if (!shown->indexes)
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    return gt_view_graph(shown->arena, graph, &shown->view, err);
+}
+
+/* Our node ids become indexes of the view that the providers see. */
+static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *nodes, uint32_t count,
+                           gantry_verdict *out_verdict)
+{
+    const judge_self *judge = self;
+    const shown_graph *shown = judge->shown;
+    for (uint32_t k = 0; k < count && k < shown->capacity; k++)
+        shown->indexes[k] = shown->view.node_index[nodes[k]];
+    out_verdict->session_options = judge->options;
+    return judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
+}
+
+static void describe_domains(const gantry_session *session, gt_place_domain *domains)
+{
+    for (uint32_t k = 0; k < session->domain_count; k++) {
+        const gantry_domain_info *info = &session->domains[k].entry->info;
+        domains[k] =
+            (gt_place_domain){session->domains[k].name,   info->to_device_ns,
+                              info->to_host_ns,           info->to_device_bytes_per_ns,
+                              info->to_host_bytes_per_ns, info->cost_source ? info->cost_source : 'a'};
+    }
+}
+
+static gantry_status place(gt_variant *variant, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    gt_arena arena;
+    gt_arena_init(&arena, session->allocator);
+    shown_graph shown = {.arena = &arena};
+    gantry_status status = show_graph(&shown, variant->graph, err);
+    gt_place_provider *providers = GT_ARENA_ARRAY(&arena, gt_place_provider, session->provider_count);
+    judge_self *selves = GT_ARENA_ARRAY(&arena, judge_self, session->provider_count);
+    gt_place_domain *domains = GT_ARENA_ARRAY(&arena, gt_place_domain, session->domain_count);
+    if (status == GANTRY_OK && (!providers || !selves || !domains))
+        status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    if (status != GANTRY_OK)
+        goto done;
+    for (uint32_t k = 0; k < session->provider_count; k++) {
+        const gt_session_provider *p = &session->providers[k];
+        bool available = p->entry && p->entry->available;
+        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown, &session->options};
+        providers[k] =
+            (gt_place_provider){.name = p->name,
+                                .domain = p->domain,
+                                .precision = available ? p->entry->info.precision : GANTRY_UNDEFINED,
+                                .available = available,
+                                .detail = p->entry ? p->entry->detail : "no provider of that name is loaded",
+                                .judge = judge,
+                                .self = &selves[k]};
+    }
+    describe_domains(session, domains);
+    uint32_t *source_domain = NULL;
+    if (!variant->body) {
+        source_domain = GT_ARENA_ARRAY(&arena, uint32_t, variant->graph->values.count + 1);
+        if (!source_domain) {
+            status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+            goto done;
+        }
+        memset(source_domain, 0xff, variant->graph->values.count * sizeof *source_domain);
+        for (uint32_t k = 0; k < variant->graph->inputs.count; k++)
+            source_domain[variant->graph->inputs.data[k]] = session->input_domains[k];
+    }
+    gt_place_options options = {.source_domain = source_domain,
+                                .output_domain = variant->body ? NULL : session->output_domains,
+                                .by_cost = session->options.plan_by_cost,
+                                .model_precision = session->options.model_precision,
+                                .pins = session->options.pins.data,
+                                .pin_count = session->options.pins.count,
+                                .late = variant->late.data,
+                                .late_count = variant->late.count,
+                                .show_graph = show_graph,
+                                .show_self = &shown};
+    gt_placement_destroy(session->allocator, &variant->placement);
+    status = gt_place(variant->graph, providers, session->provider_count, domains, session->domain_count,
+                      &options, &variant->placement, err);
+done:
+    gt_arena_clear(&arena);
+    return status;
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+static const char *const BODY_ROLES[2][2] = {{"body", NULL}, {"then_branch", "else_branch"}};
+
+static gantry_status compile_control(gt_variant *variant, gt_program *slot, const gt_node *node,
+                                     gantry_error *err)
+{
+    const char *const *roles = strcmp(node->op_type, "If") == 0 ? BODY_ROLES[1] : BODY_ROLES[0];
+    for (int r = 0; r < 2 && roles[r]; r++)
+        for (uint32_t b = 0; b < node->body_count; b++)
+            if (strcmp(node->bodies[b].name, roles[r]) == 0) {
+                GT_TRY(gt_variant_create(variant->session, variant, node->bodies[b].graph, &slot->bodies[r],
+                                         err));
+                slot->bodies[r]->body = true;
+                GT_TRY(gt_variant_compile(slot->bodies[r], err));
+            }
+    return GANTRY_OK;
+}
+
+static gantry_status agree_on_formats(const gantry_provider *table, gt_program *slot, gantry_error *err)
+{
+    const gantry_graph_view *view = &slot->view.view;
+    gantry_edge_format *edges =
+        GT_ARENA_ARRAY(&slot->arena, gantry_edge_format, view->input_count + view->output_count);
+    slot->input_formats = GT_ARENA_ARRAY(&slot->arena, gantry_format, view->input_count);
+    slot->output_formats = GT_ARENA_ARRAY(&slot->arena, gantry_format, view->output_count);
+    if (!edges || !slot->input_formats || !slot->output_formats)
+        return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
+    for (uint32_t k = 0; k < view->input_count; k++)
+        edges[k].preferred.dtype = view->values[view->inputs[k]]->dtype;
+    for (uint32_t k = 0; k < view->output_count; k++)
+        edges[view->input_count + k].preferred.dtype = view->values[view->outputs[k]]->dtype;
+    if (table->formats)
+        GT_TRY(table->formats(table->self, view, edges, edges + view->input_count));
+    /* A format that is only preferred needs the same tag at the other end; until two partitions of one domain
+     * meet there, the default is used. */
+    for (uint32_t k = 0; k < view->input_count; k++)
+        slot->input_formats[k] = edges[k].required
+                                     ? edges[k].preferred
+                                     : (gantry_format){view->values[view->inputs[k]]->dtype, 0, 0};
+    for (uint32_t k = 0; k < view->output_count; k++) {
+        const gantry_edge_format *edge = &edges[view->input_count + k];
+        slot->output_formats[k] =
+            edge->required ? edge->preferred : (gantry_format){view->values[view->outputs[k]]->dtype, 0, 0};
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status compile_partition(gt_variant *variant, uint32_t index, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    const gt_partition *partition = &variant->placement->partitions[index];
+    gt_program *slot = &variant->programs[index];
+    gt_arena_init(&slot->arena, session->allocator);
+    slot->records = (struct gantry_recorder){.arena = &slot->arena};
+    GT_TRY(gt_view_nodes(&slot->arena, variant->graph, partition->node_count, partition->nodes,
+                         partition->input_count, partition->inputs, partition->output_count,
+                         partition->outputs, &slot->view, err));
+    if (partition->control)
+        return compile_control(variant, slot, variant->graph->nodes.data[partition->nodes[0]], err);
+    gt_session_provider *provider = &session->providers[partition->provider];
+    const gantry_provider *table = provider->entry->table;
+    GT_TRY(agree_on_formats(table, slot, err));
+    gantry_compile_args args = {.struct_bytes = sizeof args,
+                                .graph = &slot->view.view,
+                                .constants = gt_constants_of((struct gt_model *)session->model),
+                                .session_options = &session->options,
+                                .threads = session->options.threads,
+                                .exact = session->options.exact,
+                                .input_formats = slot->input_formats,
+                                .output_formats = slot->output_formats,
+                                .recorder = &slot->records};
+    uint64_t begin = gt_now_ns();
+    gantry_status status = table->compile(table->self, &args, &slot->program, err);
+    slot->compile_ns = (double)(gt_now_ns() - begin);
+    if (status != GANTRY_OK && err)
+        snprintf(err->provider, sizeof err->provider, "%s", provider->name);
+    return status;
+}
+
+/* A compile failure is a late verdict on every node of the partition: they are offered to the next provider.
+ */
+static gantry_status refuse_partition(gt_variant *variant, const gt_partition *partition,
+                                      const gantry_error *failure, gantry_error *err)
+{
+    for (uint32_t k = 0; k < partition->node_count; k++) {
+        gt_late_refusal late = {.node = partition->nodes[k], .provider = partition->provider};
+        late.refusal.code = GANTRY_REFUSE_compile_failed;
+        late.refusal.actual_number = late.refusal.limit_number = __builtin_nan("");
+        snprintf(late.refusal.detail, sizeof late.refusal.detail, "%.190s", failure->message);
+        if (!gt_vec_push(variant->session->allocator, &variant->late, late))
+            return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
+    }
+    return GANTRY_OK;
+}
+
+static bool has_alternative(const gt_variant *variant, const gt_partition *partition)
+{
+    return variant->session->provider_count > 1 && partition->provider + 1 < variant->session->provider_count;
+}
+
+static bool same_partition(const gt_partition *a, const gt_partition *b)
+{
+    return a->provider == b->provider && a->node_count == b->node_count && a->input_count == b->input_count &&
+           a->output_count == b->output_count &&
+           memcmp(a->nodes, b->nodes, a->node_count * sizeof *a->nodes) == 0 &&
+           memcmp(a->inputs, b->inputs, a->input_count * sizeof *a->inputs) == 0 &&
+           memcmp(a->outputs, b->outputs, a->output_count * sizeof *a->outputs) == 0;
+}
+
+/* Moves programs of partitions that did not change from the placement before. */
+static void keep_programs(gt_program *programs, const gt_placement *placement, gt_program *old,
+                          const gt_placement *before)
+{
+    for (uint32_t k = 0; k < placement->partition_count; k++)
+        for (uint32_t m = 0; m < before->partition_count; m++)
+            if ((old[m].program || old[m].bodies[0]) &&
+                same_partition(&placement->partitions[k], &before->partitions[m])) {
+                programs[k] = old[m];
+                programs[k].records.arena = &programs[k].arena;
+                old[m] = (gt_program){0};
+            }
+}
+
+static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry_error *err)
+{
+    gantry_error failure = GANTRY_ERROR_INIT;
+    *out_again = false;
+    for (uint32_t k = 0; k < variant->placement->partition_count; k++) {
+        const gt_partition *partition = &variant->placement->partitions[k];
+        if (variant->programs[k].program || variant->programs[k].bodies[0])
+            continue;
+        gantry_status status = compile_partition(variant, k, &failure);
+        if (status == GANTRY_OK)
+            continue;
+        if (err && failure.code)
+            *err = failure;
+        if (status == GANTRY_RESOURCE || status == GANTRY_DATA || partition->control ||
+            !has_alternative(variant, partition))
+            return status;
+        *out_again = true;
+        return refuse_partition(variant, partition, &failure, err);
+    }
+    return GANTRY_OK;
+}
+
+/* Verdicts only turn from yes to no, so this ends. */
+gantry_status gt_variant_place(gt_variant *variant, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    for (bool again = true; again;) {
+        gt_placement *before = variant->placement;
+        gt_program *old = variant->programs;
+        variant->placement = NULL;
+        variant->programs = NULL;
+        uint64_t begin = gt_now_ns();
+        gantry_status status = place(variant, err);
+        uint64_t placed = gt_now_ns();
+        variant->place_ns += (double)(placed - begin);
+        if (status == GANTRY_OK) {
+            variant->programs =
+                GT_NEW_ARRAY(session->allocator, gt_program, variant->placement->partition_count);
+            if (!variant->programs)
+                status = gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
+        }
+        if (old) {
+            if (variant->programs)
+                keep_programs(variant->programs, variant->placement, old, before);
+            for (uint32_t k = 0; k < before->partition_count; k++)
+                gt_variant_destroy_program(session, before, old, k);
+            gt_free(session->allocator, old);
+        }
+        gt_placement_destroy(session->allocator, &before);
+        if (status != GANTRY_OK)
+            return status;
+        status = compile_placed(variant, &again, err);
+        variant->compile_ns += (double)(gt_now_ns() - placed);
+        if (status != GANTRY_OK)
+            return status;
+    }
+    return GANTRY_OK;
+}
