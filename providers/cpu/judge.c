@@ -5,10 +5,10 @@
 
 /* Assumed speeds of one core; every estimate made from them says so (source 'a'). */
 static const struct {
-    double library_flops_per_ns; /* float32 products through oneDNN */
-    double plain_flops_per_ns;   /* our own C loops */
-    double bytes_per_ns;         /* main memory */
-    double kernel_ns;            /* one call, whatever its size */
+    double vendor_flops_per_ns; /* float32 products through oneDNN */
+    double plain_flops_per_ns;  /* our own C loops */
+    double bytes_per_ns;        /* main memory */
+    double kernel_ns;           /* one call, whatever its size */
 } assumed = {60.0, 2.0, 8.0, 300.0};
 
 /* The elements of a value at its typical dims; 1 when its rank is unknown. */
@@ -38,7 +38,7 @@ static double estimate_ns(const gantry_graph_view *graph, const gantry_node_view
     const gantry_value_view *first = gantry_node_input(graph, node, 0);
     bool library = row->flops && first && first->dtype == GANTRY_FLOAT32;
     double flops = row->flops ? row->flops(graph, node) : count;
-    double compute_ns = flops / (library ? assumed.library_flops_per_ns : assumed.plain_flops_per_ns);
+    double compute_ns = flops / (library ? assumed.vendor_flops_per_ns : assumed.plain_flops_per_ns);
     double memory_ns = bytes / assumed.bytes_per_ns;
     return assumed.kernel_ns + (compute_ns > memory_ns ? compute_ns : memory_ns);
 }
