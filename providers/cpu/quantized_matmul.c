@@ -1,8 +1,8 @@
-/* MatMulInteger and QLinearMatMul, exact in int32. Both operands are brought to 16 bits with their zero
- * points taken away, B transposed, so that every output is one dot product of contiguous rows.
+/* MatMulInteger and QLinearMatMul, exact in int32 (byte_product.h). Work is cut into blocks of rows and
+ * columns, so that one row times a wide matrix runs on several threads too.
  *
- *     scratch: | A centered [batches, M, K] | B centered and transposed, unless it was constant [batches, N,
- * K] | */
+ *     scratch: | sums of the rows of A | A packed | B packed, unless it was constant | */
+#include "byte_product.h"
 #include "quantized.h"
 
 typedef struct product_state {
@@ -12,96 +12,117 @@ typedef struct product_state {
     gantry_dtype a_dtype, b_dtype, a_zero_dtype, b_zero_dtype;
     uint32_t a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero; /* inputs; GANTRY_NO_ID: none */
     int64_t a_zero_count, b_zero_count, a_scale_count, b_scale_count;
-    const int16_t *packed_b;
+    const char *packed_b;
     gantry_dtype out_dtype; /* INT32: not requantized */
-    size_t a_elements, b_elements;
+    size_t sums_bytes, a_bytes, b_matrix_bytes;
+    int64_t row_blocks, column_blocks;
 } product_state;
 
 typedef struct product_work {
     const product_state *state;
     const cpu_call *call;
-    const int16_t *a, *b;
+    int32_t *sums;
+    uint8_t *a;
+    const char *b;
 } product_work;
-
-static int32_t zero_at(gantry_dtype dtype, const void *zeros, int64_t count, int64_t index)
-{
-    return zeros ? (int32_t)cpu_load_int(dtype, zeros, count == 1 ? 0 : index) : 0;
-}
-
-static void center_a(const product_state *state, const void *a, const void *zeros, int16_t *out)
-{
-    size_t row = (size_t)state->depth;
-    for (int64_t k = 0; k < state->a_batches * state->rows; k++)
-        cpu_center_bytes(state->a_dtype, (const char *)a + (size_t)k * row, out + (size_t)k * row,
-                         state->depth,
-                         zero_at(state->a_zero_dtype, zeros, state->a_zero_count, k % state->rows));
-}
-
-static void center_b(const product_state *state, const void *b, const void *zeros, int16_t *out)
-{
-    for (int64_t batch = 0; batch < state->b_batches; batch++)
-        for (int64_t k = 0; k < state->depth; k++)
-            for (int64_t n = 0; n < state->columns; n++) {
-                int64_t from = (batch * state->depth + k) * state->columns + n;
-                int32_t x =
-                    state->b_dtype == GANTRY_UINT8 ? ((const uint8_t *)b)[from] : ((const int8_t *)b)[from];
-                out[(batch * state->columns + n) * state->depth + k] =
-                    (int16_t)(x - zero_at(state->b_zero_dtype, zeros, state->b_zero_count, n));
-            }
-}
-
-static float scale_at(const cpu_call *call, uint32_t input, int64_t count, int64_t index)
-{
-    return ((const float *)call->inputs[input])[count == 1 ? 0 : index];
-}
-
-static void product_chunk(void *arg, int64_t begin, int64_t end)
-{
-    const product_work *work = arg;
-    const product_state *state = work->state;
-    const cpu_call *call = work->call;
-    bool plain = state->out_dtype == GANTRY_INT32;
-    for (int64_t row = begin; row < end; row++) {
-        cpu_nest_position position;
-        int64_t batch = row / state->rows, m = row % state->rows;
-        cpu_nest_seek(&state->nest, batch / state->nest.inner, &position);
-        int64_t at = batch % state->nest.inner;
-        const int16_t *a =
-            work->a + ((position.offset[0] + at * state->nest.step[0]) * state->rows + m) * state->depth;
-        const int16_t *b =
-            work->b + (position.offset[1] + at * state->nest.step[1]) * state->columns * state->depth;
-        for (int64_t n = 0; n < state->columns; n++) {
-            int32_t acc = cpu_rows_best()->dot_i16(a, b + n * state->depth, state->depth);
-            int64_t out = row * state->columns + n;
-            if (plain) {
-                ((int32_t *)call->outputs[0])[out] = acc;
-                continue;
-            }
-            float multiplier = scale_at(call, state->a_scale, state->a_scale_count, m) *
-                               scale_at(call, state->b_scale, state->b_scale_count, n) /
-                               scale_at(call, state->y_scale, 1, 0);
-            cpu_requantize(state->out_dtype, acc, multiplier,
-                           zero_at(state->out_dtype, call->inputs[state->y_zero], 1, 0), call->outputs[0],
-                           out);
-        }
-    }
-}
 
 static const void *operand(const cpu_call *call, uint32_t input)
 {
     return input == GANTRY_NO_ID ? NULL : call->inputs[input];
 }
 
+static int32_t zero_at(gantry_dtype dtype, const void *zeros, int64_t count, int64_t index)
+{
+    return zeros ? (int32_t)cpu_load_int(dtype, zeros, count == 1 ? 0 : index) : 0;
+}
+
+static void pack_a_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const product_work *work = arg;
+    const product_state *state = work->state;
+    const char *a = work->call->inputs[state->a];
+    for (int64_t row = begin; row < end; row++)
+        work->sums[row] = cpu_byte_pack_row(state->a_dtype, a + row * state->depth, state->depth,
+                                            work->a + row * cpu_byte_depth(state->depth));
+}
+
+static void pack_b(const product_state *state, const void *b, char *packed)
+{
+    for (int64_t batch = 0; batch < state->b_batches; batch++)
+        cpu_byte_pack_b(state->b_dtype, (const char *)b + batch * state->depth * state->columns, state->depth,
+                        state->columns, state->columns, 1, packed + (size_t)batch * state->b_matrix_bytes);
+}
+
+/* Requantizes or copies one row of a block. */
+static void store_row(const product_work *work, const int32_t *c, int64_t row, int64_t m, int64_t column,
+                      int64_t columns)
+{
+    const product_state *s = work->state;
+    const cpu_call *call = work->call;
+    int64_t out = row * s->columns + column;
+    if (s->out_dtype == GANTRY_INT32) {
+        memcpy((int32_t *)call->outputs[0] + out, c, (size_t)columns * sizeof *c);
+        return;
+    }
+    float a_scale = ((const float *)call->inputs[s->a_scale])[s->a_scale_count == 1 ? 0 : m];
+    float y_scale = *(const float *)call->inputs[s->y_scale], multipliers[CPU_BYTE_COLUMNS];
+    const float *b_scales = call->inputs[s->b_scale];
+    for (int64_t j = 0; j < columns; j++)
+        multipliers[j] = a_scale * b_scales[s->b_scale_count == 1 ? 0 : column + j] / y_scale;
+    cpu_rows_best()->requantize(c, multipliers, 1, columns,
+                                zero_at(s->out_dtype, call->inputs[s->y_zero], 1, 0),
+                                s->out_dtype == GANTRY_INT8, (char *)call->outputs[0] + out);
+}
+
+/* One block: rows `row` (over all batches) to row + rows - 1 of one batch, columns from `column` on. */
+static void product_block(const product_work *work, int64_t batch, int64_t first, int64_t rows,
+                          int64_t column)
+{
+    const product_state *s = work->state;
+    cpu_nest_position position;
+    cpu_nest_seek(&s->nest, batch / s->nest.inner, &position);
+    int64_t at = batch % s->nest.inner, a_row = (position.offset[0] + at * s->nest.step[0]) * s->rows + first;
+    const char *b = work->b + (size_t)(position.offset[1] + at * s->nest.step[1]) * s->b_matrix_bytes;
+    const void *a_zeros = operand(work->call, s->a_zero), *b_zeros = operand(work->call, s->b_zero);
+    int64_t columns = cpu_min64(CPU_BYTE_COLUMNS, s->columns - column);
+    int32_t c[CPU_BYTE_ROWS][CPU_BYTE_COLUMNS], zeros[CPU_BYTE_COLUMNS];
+    for (int64_t j = 0; j < columns; j++)
+        zeros[j] =
+            cpu_byte_b_zero(s->b_dtype, zero_at(s->b_zero_dtype, b_zeros, s->b_zero_count, column + j));
+    cpu_byte_block(work->a + a_row * cpu_byte_depth(s->depth), rows, b, s->depth, s->columns, column, c);
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t a_zero =
+            cpu_byte_a_zero(s->a_dtype, zero_at(s->a_zero_dtype, a_zeros, s->a_zero_count, first + i));
+        cpu_byte_correct(c[i], columns, b, s->depth, s->columns, column, work->sums[a_row + i], a_zero,
+                         zeros);
+        store_row(work, c[i], batch * s->rows + first + i, first + i, column, columns);
+    }
+}
+
+/* Blocks in the order batch, columns, rows: neighbours share their part of B. */
+static void product_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const product_work *work = arg;
+    const product_state *s = work->state;
+    for (int64_t k = begin; k < end; k++) {
+        int64_t first = k % s->row_blocks * CPU_BYTE_ROWS, rest = k / s->row_blocks;
+        product_block(work, rest / s->column_blocks, first, cpu_min64(CPU_BYTE_ROWS, s->rows - first),
+                      rest % s->column_blocks * CPU_BYTE_COLUMNS);
+    }
+}
+
 static gantry_status product_run(const void *opaque, const cpu_call *call)
 {
-    const product_state *state = opaque;
-    int16_t *a = call->scratch, *b = a + state->a_elements;
-    center_a(state, call->inputs[state->a], operand(call, state->a_zero), a);
-    if (!state->packed_b)
-        center_b(state, call->inputs[state->b], operand(call, state->b_zero), b);
-    product_work work = {state, call, a, state->packed_b ? state->packed_b : b};
-    cpu_parallel(call, state->batches * state->rows,
-                 cpu_max64(1, CPU_CHUNK_ELEMENTS * 4 / cpu_max64(1, state->columns * state->depth)),
+    const product_state *s = opaque;
+    char *scratch = call->scratch, *own_b = scratch + s->sums_bytes + s->a_bytes;
+    product_work work = {s, call, (int32_t *)scratch, (uint8_t *)scratch + s->sums_bytes,
+                         s->packed_b ? s->packed_b : own_b};
+    cpu_parallel(call, s->a_batches * s->rows, cpu_max64(1, (32 << 10) / cpu_max64(1, s->depth)),
+                 pack_a_chunk, &work);
+    if (!s->packed_b)
+        pack_b(s, call->inputs[s->b], own_b);
+    int64_t block = CPU_BYTE_ROWS * CPU_BYTE_COLUMNS * cpu_max64(1, s->depth);
+    cpu_parallel(call, s->batches * s->row_blocks * s->column_blocks, cpu_max64(1, (1 << 20) / block),
                  product_chunk, &work);
     return GANTRY_OK;
 }
@@ -130,8 +151,12 @@ static gantry_status plan_product(cpu_build *build, product_state *state)
     state->b_batches = cpu_product(b->dims, 0, b_batch);
     state->a_dtype = a->dtype;
     state->b_dtype = b->dtype;
-    state->a_elements = ((size_t)a->count + 31) & ~(size_t)31;
-    state->b_elements = (size_t)b->count;
+    state->row_blocks = (state->rows + CPU_BYTE_ROWS - 1) / CPU_BYTE_ROWS;
+    state->column_blocks = (state->columns + CPU_BYTE_COLUMNS - 1) / CPU_BYTE_COLUMNS;
+    int64_t a_rows = state->a_batches * state->rows;
+    state->sums_bytes = ((size_t)a_rows * sizeof(int32_t) + 63) & ~(size_t)63;
+    state->a_bytes = ((size_t)(a_rows * cpu_byte_depth(state->depth)) + 63) & ~(size_t)63;
+    state->b_matrix_bytes = cpu_byte_b_bytes(state->depth, state->columns);
     return GANTRY_OK;
 }
 
@@ -150,25 +175,37 @@ static gantry_status read_parameter(cpu_build *build, uint32_t input, int64_t la
     return GANTRY_OK;
 }
 
+typedef struct pack_job {
+    const product_state *state;
+    const void *b;
+} pack_job;
+
+static gantry_status fill_b(void *arg, void *packed)
+{
+    const pack_job *job = arg;
+    pack_b(job->state, job->b, packed);
+    return GANTRY_OK;
+}
+
 static gantry_status finish_product(cpu_build *build, product_state *state, cpu_kernel *out_kernel)
 {
     const cpu_tensor *b = &build->inputs[state->b];
-    const cpu_tensor *b_zero = state->b_zero == GANTRY_NO_ID ? NULL : &build->inputs[state->b_zero];
-    if (b->constant && b->data && (!b_zero || (b_zero->constant && b_zero->data))) {
-        int16_t *packed = cpu_state(build, state->b_elements * sizeof *packed + 1);
-        if (!packed)
-            return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-        center_b(state, b->data, b_zero ? b_zero->data : NULL, packed);
-        state->packed_b = packed;
+    size_t b_bytes = (size_t)state->b_batches * state->b_matrix_bytes;
+    bool packs = b->constant && b->data;
+    if (packs) {
+        pack_job job = {state, b->data};
+        state->packed_b = cpu_pack(build, b, CPU_BYTE_LAYOUT_KEY, b_bytes, fill_b, &job);
+        if (!state->packed_b)
+            return build->err->code;
     }
     state->out_dtype = build->outputs[0].dtype;
     *out_kernel = cpu_kernel_of(product_run, state);
-    out_kernel->scratch_bytes =
-        (state->a_elements + (state->packed_b ? 0 : state->b_elements)) * sizeof(int16_t);
+    out_kernel->packed_inputs = packs ? 1u << state->b : 0;
+    out_kernel->scratch_bytes = state->sums_bytes + state->a_bytes + (packs ? 0 : b_bytes);
     out_kernel->flops =
         2.0 * (double)(state->batches * state->rows) * (double)(state->columns * state->depth);
-    out_kernel->threads = cpu_threads_for(build, out_kernel->flops / 8);
-    out_kernel->isa = cpu_rows_best()->isa;
+    out_kernel->threads = cpu_threads_for(build, out_kernel->flops / 16);
+    out_kernel->isa = cpu_byte_isa();
     out_kernel->accumulate = GANTRY_INT32;
     return GANTRY_OK;
 }

@@ -13,10 +13,11 @@
     X(abs)                                                                                                   \
     X(neg)                                                                                                   \
     X(sqrt)                                                                                                  \
-    X(reciprocal) X(floor) X(ceil) X(round) X(sign) X(relu) X(leaky_relu) X(clip) X(hard_sigmoid)            \
-        X(hard_swish) X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp) X(log) X(erf) X(tanh)       \
-            X(sigmoid) X(silu) X(elu) X(celu) X(selu) X(softplus) X(mish) X(gelu) X(gelu_tanh) X(sin) X(cos) \
-                X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)
+    X(reciprocal)                                                                                            \
+    X(floor) X(ceil) X(round) X(sign) X(relu) X(leaky_relu) X(clip) X(hard_sigmoid) X(hard_swish)            \
+        X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp) X(log) X(erf) X(tanh) X(sigmoid) X(silu)  \
+            X(elu) X(celu) X(selu) X(softplus) X(mish) X(gelu) X(gelu_tanh) X(sin) X(cos) X(tan) X(asin)     \
+                X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)
 
 typedef enum cpu_unary {
 #define CPU_UNARY_ENUM(name) CPU_UNARY_##name,
@@ -83,10 +84,14 @@ typedef struct cpu_rows {
     /* out += in * scale */
     void (*add_scaled_f32)(const float *in, float *out, int64_t n, float scale);
     float (*dot_f32)(const float *a, const float *b, int64_t n);
-    int32_t (*dot_i16)(const int16_t *a, const int16_t *b, int64_t n);
-    /* numerics.md 4.1, scale for all n: rounds in / scale to even, adds zero, clamps to low..high */
+    /* One scale for all n: rounds in / scale half to even, adds zero, saturates; NaN becomes the lowest
+     * value. */
     void (*quantize_u8)(const float *in, uint8_t *out, int64_t n, float scale, int zero);
     void (*quantize_s8)(const float *in, int8_t *out, int64_t n, float scale, int zero);
+    /* out = saturate(round_half_even(float(acc) * multiplier) + zero), each step rounded once; step of the
+     * multipliers 0 or 1 */
+    void (*requantize)(const int32_t *acc, const float *multipliers, int64_t step, int64_t n, int zero,
+                       bool is_signed, void *out);
     void (*dequantize_u8)(const uint8_t *in, float *out, int64_t n, float scale, int zero);
     void (*dequantize_s8)(const int8_t *in, float *out, int64_t n, float scale, int zero);
 } cpu_rows;

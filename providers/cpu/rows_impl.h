@@ -354,22 +354,6 @@ static float dot_f32(const float *a, const float *b, int64_t n)
     return total;
 }
 
-static int32_t dot_i16(const int16_t *a, const int16_t *b, int64_t n)
-{
-    /* Wraps when the true sum exceeds int32, as the operators say; unsigned, because signed overflow is
-     * undefined. */
-    int32_t total = 0;
-    for (int64_t begin = 0; begin < n;
-         begin += 8192) { /* 8192 products of 16-bit values made from 8 bits fit */
-        int64_t end = n - begin < 8192 ? n : begin + 8192;
-        int32_t sum = 0;
-        for (int64_t k = begin; k < end; k++)
-            sum += a[k] * b[k];
-        total = (int32_t)((uint32_t)total + (uint32_t)sum);
-    }
-    return total;
-}
-
 /* ---- small floats and quantized types ---- */
 
 #ifndef ROWS_OWN_F16
@@ -407,6 +391,28 @@ static void f32_to_f16(const float *in, uint16_t *out, int64_t n)
 QUANTIZE(u8, uint8_t, 0, 255)
 QUANTIZE(s8, int8_t, -128, 127)
 
+#define REQUANTIZE(type, multiplier)                                                                         \
+    for (int64_t k = 0; k < n; k++) {                                                                        \
+        float rounded = rintf((float)acc[k] * multiplier);                                                   \
+        float raised = rounded > low ? rounded : low;                                                        \
+        ((type *)out)[k] = (type)((int32_t)(raised < high ? raised : high) + zero);                          \
+    }
+
+static void requantize(const int32_t *acc, const float *multipliers, int64_t step, int64_t n, int zero,
+                       bool is_signed, void *out)
+{
+    const float low = (float)((is_signed ? -128 : 0) - zero), high = low + 255.0f,
+                all_of_them = multipliers[0];
+    if (is_signed && step)
+        REQUANTIZE(int8_t, multipliers[k])
+    else if (is_signed)
+        REQUANTIZE(int8_t, all_of_them)
+    else if (step)
+        REQUANTIZE(uint8_t, multipliers[k])
+    else
+        REQUANTIZE(uint8_t, all_of_them)
+}
+
 #define ROWS_ENTRY(name) [CPU_UNARY_##name] = name##_f32,
 #define BINARY_ENTRY(name) [CPU_BINARY_##name] = {name##_row_row, name##_scalar_row, name##_row_scalar}
 const cpu_rows ROWS_NAME = {
@@ -426,7 +432,7 @@ const cpu_rows ROWS_NAME = {
     .normalize_f32 = normalize_f32,
     .add_scaled_f32 = add_scaled_f32,
     .dot_f32 = dot_f32,
-    .dot_i16 = dot_i16,
+    .requantize = requantize,
     .quantize_u8 = quantize_u8,
     .quantize_s8 = quantize_s8,
     .dequantize_u8 = dequantize_u8,
