@@ -276,34 +276,38 @@ gantry_status gt_rule_mel_weights(gt_infer *infer)
 
 /* ---- Fourier transforms */
 
+/* The extent of the transformed axis. A one-sided inverse is given n/2+1 bins and makes n values. */
+static gt_expr dft_extent(gt_infer *infer, gt_expr extent, bool one_sided, bool inverse)
+{
+    gt_expr one = gt_number(infer, 1), two = gt_number(infer, 2);
+    if (gt_in_present(infer, 1))
+        extent = scalar_operand(infer, 1);
+    else if (one_sided && inverse)
+        extent = gt_mul(infer, two, gt_sub(infer, extent, one));
+    if (one_sided && !inverse)
+        extent = gt_add(infer, gt_make(infer, GT_EXPR_FLOORDIV, extent, two), one);
+    return extent;
+}
+
+/* The axis is an attribute before version 20, then an operand, which may be known at bind only. */
 gantry_status gt_rule_dft(gt_infer *infer)
 {
     gt_shape shape = gt_in_shape(infer, 0);
-    int64_t given = gt_attr_int(infer, "axis", 1), axis_value[1];
-    uint32_t count;
-    int32_t axis;
     bool one_sided = gt_attr_int(infer, "onesided", 0), inverse = gt_attr_int(infer, "inverse", 0);
-    if (infer->node->version >= 20) {
-        given = -2;
-        if (gt_in_present(infer, 2) && !gt_in_constants(infer, 2, axis_value, 1, &count))
-            shape.rank = -1;
-        else if (gt_in_present(infer, 2))
-            given = axis_value[0];
-    }
-    if (shape.rank >= 0) {
-        GT_TRY(gt_infer_axis(infer, given, shape.rank, &axis));
-        if (gt_in_present(infer, 1))
-            shape.dims[axis] = scalar_operand(infer, 1);
-        if (one_sided && !inverse)
-            shape.dims[axis] =
-                gt_add(infer, gt_make(infer, GT_EXPR_FLOORDIV, shape.dims[axis], gt_number(infer, 2)),
-                       gt_number(infer, 1));
+    bool operand = infer->node->version >= 20 && gt_in_present(infer, 2);
+    int64_t given = infer->node->version >= 20 ? -2 : gt_attr_int(infer, "axis", 1), value;
+    gt_expr chosen = operand ? scalar_operand(infer, 2) : gt_number(infer, given);
+    int32_t fixed;
+    if (chosen == GT_EXPR_UNKNOWN)
+        shape.rank = -1;
+    if (shape.rank >= 0 && gt_is_const(infer, chosen, &value))
+        GT_TRY(gt_infer_axis(infer, value, shape.rank, &fixed));
+    for (int32_t axis = 0; axis < shape.rank; axis++)
+        shape.dims[axis] =
+            gt_select(infer, gt_axis_is(infer, chosen, shape.rank, axis),
+                      dft_extent(infer, shape.dims[axis], one_sided, inverse), shape.dims[axis]);
+    if (shape.rank > 0)
         shape.dims[shape.rank - 1] = gt_number(infer, one_sided && inverse ? 1 : 2);
-        /* A one-sided inverse is given n/2+1 bins and makes n values. */
-        if (one_sided && inverse && !gt_in_present(infer, 1))
-            shape.dims[axis] =
-                gt_mul(infer, gt_number(infer, 2), gt_sub(infer, shape.dims[axis], gt_number(infer, 1)));
-    }
     gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
     return GANTRY_OK;
 }

@@ -387,12 +387,18 @@ static gt_expr unary_sqrt(const gt_infer *infer, gantry_dtype dtype, gt_expr e)
         map_elements(infer, unary_##name);                                                                   \
         return GANTRY_OK;                                                                                    \
     }
-UNARY(not)
 UNARY(neg)
 UNARY(abs)
 UNARY(floor)
 UNARY(ceil)
 UNARY(sqrt)
+
+gantry_status gt_rule_not(gt_infer *infer)
+{
+    GT_TRY(gt_rule_same(infer));
+    map_elements(infer, unary_not);
+    return GANTRY_OK;
+}
 
 static gt_expr cast_element(const gt_infer *infer, gt_expr e, gantry_dtype to)
 {

@@ -188,6 +188,14 @@ static gantry_status change_chosen(gt_infer *infer, bool unsqueeze)
     return GANTRY_OK;
 }
 
+static void check_not_one(gt_infer *infer, gt_expr extent, uint32_t axis)
+{
+    gt_expr is_one = gt_make(infer, GT_EXPR_EQ, extent, gt_number(infer, 1));
+    if (!gt_is_const(infer, is_one, NULL))
+        gt_infer_check(infer, gt_make(infer, GT_EXPR_SAME, is_one, gt_number(infer, 0)), 0, axis, UINT32_MAX,
+                       0);
+}
+
 gantry_status gt_rule_squeeze(gt_infer *infer)
 {
     gt_shape in = gt_in_shape(infer, 0), out = {.rank = 0};
@@ -201,11 +209,12 @@ gantry_status gt_rule_squeeze(gt_infer *infer)
         return change_chosen(infer, false);
     for (int32_t axis = 0; axis < in.rank; axis++) {
         bool constant = gt_is_const(infer, in.dims[axis], &extent);
-        /* Without axes all extents of 1 go: nobody can say which before they are bound. */
-        if (!given && !constant)
-            return unknown_output(infer);
+        /* Without axes all extents of 1 go. One that is not known yet is taken to stay, and checked at bind:
+         * else the rank would be unknown. */
         if (!given)
-            mask[axis] = extent == 1;
+            mask[axis] = constant && extent == 1;
+        if (!given && !constant)
+            check_not_one(infer, in.dims[axis], (uint32_t)(in.rank - axis));
         if (mask[axis] && constant && extent != 1)
             return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "axis %d has extent %lld; only 1 can be squeezed",
                                  axis, (long long)extent);

@@ -196,10 +196,11 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(sqrt)                                                                                                  \
     X(cast)                                                                                                  \
     X(cast_like)                                                                                             \
-    X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div) X(mod) X(min) X(max)    \
-        X(broadcast) X(pow) X(equal) X(less) X(greater) X(less_equal) X(greater_equal) X(and) X(or) X(xor)   \
-            X(where) X(mean) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(expand) X(tile)    \
-                X(concat) X(split) X(slice) X(pad) X(depth_to_space) X(space_to_depth) X(center_crop_pad) X( \
+    X(bit_cast)                                                                                              \
+    X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div) X(mod) X(min) X(max) X(broadcast)   \
+        X(pow) X(equal) X(less) X(greater) X(less_equal) X(greater_equal) X(and) X(or) X(xor) X(where)       \
+            X(mean) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(expand) X(tile) X(concat)   \
+                X(split) X(slice) X(pad) X(depth_to_space) X(space_to_depth) X(center_crop_pad) X(           \
                     reverse_sequence) X(shape) X(size) X(constant) X(constant_of_shape) X(range) X(eye_like) \
                     X(random) X(random_like) X(window) X(mel_weights) X(multinomial) X(gather)               \
                         X(gather_elements) X(gather_nd) X(scatter) X(one_hot) X(top_k) X(non_zero) X(nms)    \

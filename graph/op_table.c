@@ -1,16 +1,23 @@
 /* The operator table: one row for each operator of ai.onnx, and for the composites that rewrites make (domain
  * "gantry").
  *
- * Versions, arity, attributes and types come from onnx's schemas (op_versions.def). "from" is the oldest version whose meaning
- * the rules and kernels know; it is 1 where older definitions differ only in attributes that changed nothing.
- * Rows are sorted by name, composites behind them. */
+ * Versions, arity, attributes and types come from onnx's schemas (op_versions.def). "from" is the oldest
+ * version whose meaning the rules and kernels know; it is 1 where older definitions differ only in attributes
+ * that changed nothing. Rows are sorted by name, composites behind them. */
 #include "infer_rules.h"
 #include "op_versions.def"
 
 #define ONNX(name, from, rule, operands, flags)                                                              \
-    {#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule, GT_SCHEMA_##name}
+    {                                                                                                        \
+#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule, GT_SCHEMA_##name \
+    }
 #define GANTRY(name, inputs, rule)                                                                           \
-    {#name, "gantry", {1}, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0, {0}}
+    {                                                                                                        \
+#name, "gantry", {1 }, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0,                         \
+        {                                                                                                    \
+            0                                                                                                \
+        }                                                                                                    \
+    }
 
 /* Shorter names for the columns below. */
 enum {
@@ -70,7 +77,7 @@ static const gt_op table[] = {
     ONNX(Cosh, 9, same, 0, ELEMENTWISE),
     ONNX(CumProd, 26, same, 0, 0),
     ONNX(CumSum, 11, same, 0, 0),
-    ONNX(DFT, 17, dft, 1u << 1, 0),
+    ONNX(DFT, 17, dft, 1u << 1 | 1u << 2, 0),
     ONNX(DeformConv, 19, deform_conv, 0, 0),
     ONNX(DepthToSpace, 1, depth_to_space, 0, MOVES),
     ONNX(DequantizeLinear, 10, dequantize, 0, 0),
