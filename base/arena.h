@@ -19,6 +19,8 @@ typedef struct gt_arena {
 
 #define GT_ARENA_ALIGNMENT 16u
 #define GT_ARENA_FIRST_BLOCK 4096u
+#define GT_ARENA_LAST_BLOCK                                                                                  \
+    65536u /* half of the newest block is unused on average: many arenas live as long as a plan */
 
 static inline void gt_arena_init(gt_arena *arena, gt_allocator *allocator)
 {
@@ -46,8 +48,8 @@ static inline void *gt_arena_take(gt_arena *arena, size_t bytes)
     bytes = (bytes + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1);
     if (!arena->blocks || arena->blocks->bytes - arena->used < bytes) {
         size_t size = arena->blocks ? arena->blocks->bytes * 2 : GT_ARENA_FIRST_BLOCK;
-        if (size > (size_t)1 << 20)
-            size = (size_t)1 << 20;
+        if (size > GT_ARENA_LAST_BLOCK)
+            size = GT_ARENA_LAST_BLOCK;
         if (size < bytes)
             size = bytes;
         gt_arena_block *block = gt_alloc(arena->allocator, header + size);
