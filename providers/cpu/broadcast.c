@@ -61,8 +61,9 @@ void cpu_pairing_run(const cpu_pairing *pairing, const void *a, const void *b, v
 }
 
 #define CHOOSE(bytes, type)                                                                                  \
-    static void choose_##bytes(const uint8_t *choose, int64_t choose_step, const void *yes,                  \
-                               int64_t yes_step, const void *no, int64_t no_step, void *out, int64_t n)      \
+    CPU_CLONES static void choose_##bytes(const uint8_t *choose, int64_t choose_step, const void *yes,       \
+                                          int64_t yes_step, const void *no, int64_t no_step, void *out,      \
+                                          int64_t n)                                                         \
     {                                                                                                        \
         const type *a = yes, *b = no;                                                                        \
         type *target = out;                                                                                  \

@@ -17,11 +17,12 @@
     X(f32, FLOAT32, float)                                                                                   \
     X(f64, FLOAT64, double)                                                                                  \
     X(i8, INT8, int8_t)                                                                                      \
-    X(i16, INT16, int16_t) X(i32, INT32, int32_t) X(i64, INT64, int64_t) X(u8, UINT8, uint8_t)               \
-        X(u16, UINT16, uint16_t) X(u32, UINT32, uint32_t) X(u64, UINT64, uint64_t)
+    X(i16, INT16, int16_t)                                                                                   \
+    X(i32, INT32, int32_t) X(i64, INT64, int64_t) X(u8, UINT8, uint8_t) X(u16, UINT16, uint16_t)             \
+        X(u32, UINT32, uint32_t) X(u64, UINT64, uint64_t)
 
 #define CONVERT(from, to, type_from, type_to, expression)                                                    \
-    static void from##_to_##to(const void *in, void *out, int64_t n)                                         \
+    CPU_CLONES static void from##_to_##to(const void *in, void *out, int64_t n)                              \
     {                                                                                                        \
         const type_from *source = in;                                                                        \
         type_to *target = out;                                                                               \
@@ -92,7 +93,7 @@ static void load_f16(const void *in, int64_t begin, void *out, int64_t n)
     cpu_rows_best()->f16_to_f32((const uint16_t *)in + begin, out, n);
 }
 
-static void load_bf16(const void *in, int64_t begin, void *out, int64_t n)
+CPU_CLONES static void load_bf16(const void *in, int64_t begin, void *out, int64_t n)
 {
     const uint16_t *source = (const uint16_t *)in + begin;
     uint32_t *target = out;
@@ -132,7 +133,7 @@ static void store_f16(const void *in, void *out, int64_t begin, int64_t n, int m
     cpu_rows_best()->f32_to_f16(in, (uint16_t *)out + begin, n);
 }
 
-static void store_bf16(const void *in, void *out, int64_t begin, int64_t n, int mode)
+CPU_CLONES static void store_bf16(const void *in, void *out, int64_t begin, int64_t n, int mode)
 {
     const float *source = in;
     uint16_t *target = (uint16_t *)out + begin;

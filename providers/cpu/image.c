@@ -168,7 +168,7 @@ typedef struct pass_work {
 } pass_work;
 
 #define PASS(suffix, type)                                                                                   \
-    static void row_##suffix(const resize_pass *pass, const type *in, type *out, type fill)                  \
+    CPU_CLONES static void row_##suffix(const resize_pass *pass, const type *in, type *out, type fill)       \
     {                                                                                                        \
         for (int64_t x = 0; x < pass->out; x++) {                                                            \
             const int32_t *index = pass->index + x * pass->taps;                                             \
@@ -179,7 +179,8 @@ typedef struct pass_work {
             out[x] = index[0] < 0 ? fill : sum;                                                              \
         }                                                                                                    \
     }                                                                                                        \
-    static void rows_##suffix(const resize_pass *pass, const type *in, type *out, int64_t x, type fill)      \
+    CPU_CLONES static void rows_##suffix(const resize_pass *pass, const type *in, type *out, int64_t x,      \
+                                         type fill)                                                          \
     {                                                                                                        \
         const int32_t *index = pass->index + x * pass->taps;                                                 \
         const float *weight = pass->weight + x * pass->taps;                                                 \

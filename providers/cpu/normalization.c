@@ -43,8 +43,8 @@ static void soft_row_f32(soft_kind kind, const float *in, float *out, int64_t n)
 }
 
 /* A block of at most COLUMNS columns, n rows, `stride` elements apart. */
-static void soft_columns_f32(soft_kind kind, const float *in, float *out, int64_t n, int64_t stride,
-                             int64_t width)
+CPU_CLONES static void soft_columns_f32(soft_kind kind, const float *in, float *out, int64_t n,
+                                        int64_t stride, int64_t width)
 {
     const cpu_rows *rows = cpu_rows_best();
     float most[COLUMNS], sum[COLUMNS], row[COLUMNS];

@@ -74,7 +74,7 @@ typedef struct reduce_state {
         acc->member = a;                                                                                     \
     }
 #define FOLD_COLUMNS(how, suffix, type, member, expression)                                                  \
-    static void columns_##how##_##suffix(const void *row, int64_t n, accumulator *acc)                       \
+    CPU_CLONES static void columns_##how##_##suffix(const void *row, int64_t n, accumulator *acc)            \
     {                                                                                                        \
         const type *in = row;                                                                                \
         for (int64_t k = 0; k < n; k++) {                                                                    \
