@@ -1,223 +1,46 @@
 #!/usr/bin/env python3
-"""The hostile files: none may end the process by a signal, hang, or take memory without bound, and errors say what and where.
+"""The hostile files of $GANTRY_CORPUS_DATA/hostile, all but those that tests/hostile.known gives a reason for.
 
-    tests/corpus/hostile.py [REGEX]
-
-Each folder of $GANTRY_CORPUS_DATA/hostile has expect.json (the README beside the generator describes it). Every file is tried in
-a process of its own, forked before any session ran. A failed run is tried once more with the same session. Ends with
-"N passed, N failed".
+A known one counts as skipped while it fails; one that passes fails the suite, so that the list only shrinks. Ends with
+"N passed, N failed, N skipped".
 """
-import glob
-import json
 import os
-import re
-import resource
-import select
-import signal
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
-from corpus_python import use_corpus_python  # noqa: E402
+TESTS = os.path.dirname(HERE)
+TOP = os.path.dirname(TESTS)
+sys.path.insert(0, TESTS)
+from run_hostile import run_folder  # noqa: E402
 
-use_corpus_python()
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-from onnx import numpy_helper  # noqa: E402
-
-import gantry_ctypes as gantry  # noqa: E402
-
-DATA = os.path.join(os.environ.get("GANTRY_CORPUS_DATA") or os.path.join(TOP, "build/corpus"), "hostile")
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(TOP, "build/release")
-# A machine that others use is slower than the one the limits were made on.
-PATIENCE = 3.0
-# A run with a deadline must be back this much after it.
-DEADLINE_SLACK_S = 1.0
-CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+DATA = os.environ.get("GANTRY_CORPUS_DATA") or os.path.join(TOP, "build", "corpus")
+BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(TOP, "build", "release")
 
 
-# ---------------------------------------------------------------- in the child
-
-def read_tensor(path):
-    with open(path, "rb") as f:
-        return numpy_helper.to_array(onnx.TensorProto.FromString(f.read()))
-
-
-def node_names(report):
-    return [n["node"] for n in report["nodes"]]
+def known_names():
+    """{name: reason} of lines "NAME  # REASON"."""
+    with open(os.path.join(TESTS, "hostile.known")) as f:
+        pairs = [line.partition("#") for line in f]
+    return {name.strip(): reason.strip() for name, _, reason in pairs if name.strip()}
 
 
-def check_report(session, check, outputs, folder):
-    """None, or what is wrong. There is no HTML report yet: nothing to escape."""
-    kind = check["kind"]
-    if kind in ("report_json_parses", "report_valid_utf8"):
-        session.report()
-        session.report(text=True)
-    elif kind == "report_text_no_control":
-        found = CONTROL.search(session.report(text=True))
-        return found and "the text report holds the control character %r" % found.group()
-    elif kind == "report_has_node":
-        if check["name"] not in node_names(session.report()):
-            return "no node of the report is named %.60r" % check["name"]
-    elif kind == "report_unique_stable_names":
-        names = node_names(session.report())
-        if len(set(names)) != check["count"] or len(names) != check["count"] or names != node_names(session.report()):
-            return "the report's names are %r, not %d stable ones" % (names, check["count"])
-    elif kind == "indices_valid":
-        got = outputs[check["output"]].ravel()
-        if ((got < 0) | (got >= check["below"])).any() or (check.get("distinct") and len(set(got.tolist())) != got.size):
-            return "%s = %s" % (check["output"], got)
-    elif kind != "report_html_escaped":
-        return "unknown check " + kind
-    return None
-
-
-def wrong_outputs(want, got):
-    return ["%s is %s" % (n, None if n not in got else "%s %s %s" % (got[n].dtype, got[n].shape, str(got[n].ravel()[:4])))
-            for n, w in want.items()
-            if n not in got or got[n].dtype != w.dtype or got[n].shape != w.shape or
-            not np.array_equal(got[n], w, equal_nan=w.dtype.kind == "f")]
-
-
-def try_run(session, feeds):
-    try:
-        return "ok", session.execute(feeds), ""
-    except gantry.GantryError as e:
-        return "run_error", {}, e.message
-
-
-def try_file(lib, folder, expect):
-    """{outcome, text, problems}"""
-    feeds = {i["name"]: read_tensor(os.path.join(folder, i["file"])) for i in expect["inputs"]}
-    want = {o["name"]: read_tensor(os.path.join(folder, o["file"])) for o in expect["outputs"]}
-    options = {"threads": 1}
-    if "deadline_ms" in expect:
-        options["deadline_ms"] = expect["deadline_ms"]
-    runtime = gantry.Runtime(lib)
-    try:
-        session = gantry.Session(runtime, os.path.join(folder, "model.onnx"), options)
-    except gantry.GantryError as e:
-        runtime.close()
-        return {"outcome": "load_error", "text": e.message, "problems": []}
-    start, problems = time.monotonic(), []
-    outcome, outputs, text = try_run(session, feeds)
-    if "deadline_ms" in expect and time.monotonic() - start > expect["deadline_ms"] / 1e3 + DEADLINE_SLACK_S:
-        problems.append("came back %.1f s after the start" % (time.monotonic() - start))
-    elif "deadline_ms" not in expect:
-        again = try_run(session, feeds)
-        if again[0] != outcome or again[2] != text:
-            problems.append("the second run ended with %s %s" % (again[0], again[2]))
-    if outcome == "ok":
-        problems += wrong_outputs(want, outputs)
-        problems += filter(None, [check_report(session, c, outputs, folder) for c in expect.get("checks", [])])
-    session.close()
-    runtime.close()
-    return {"outcome": outcome, "text": text, "problems": problems}
-
-
-def child(lib, folder, expect, pipe):
-    try:
-        # Files of gigabytes are asked for; what the limit on resident memory is about must not take the machine with it.
-        resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.chdir("/")
-        answer = try_file(lib, folder, expect)
-    except BaseException as e:  # a bug in the test or in the binding must not look like a pass
-        answer = {"outcome": "exception", "text": "%s: %s" % (type(e).__name__, e), "problems": []}
-    os.write(pipe, json.dumps(answer).encode())
-    os._exit(0)
-
-
-# ---------------------------------------------------------------- in the parent
-
-def resident_mb(pid):
-    try:
-        with open("/proc/%d/statm" % pid) as f:
-            return int(f.read().split()[1]) * resource.getpagesize() >> 20
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def watch(pid, read_end, seconds, memory_mb):
-    """(why it was ended or None, what it wrote, its exit status)"""
-    ended, data, stop, before = None, b"", time.monotonic() + seconds, resident_mb(os.getpid())
-    while True:
-        if select.select([read_end], [], [], 0.02)[0]:
-            chunk = os.read(read_end, 65536)
-            data += chunk
-            if not chunk:
-                break
-        if time.monotonic() > stop:
-            ended = "hangs: no end within %.0f s" % seconds
-        elif resident_mb(pid) - before > memory_mb:
-            ended = "takes more than %d MB" % memory_mb
-        if ended:
-            os.kill(pid, signal.SIGKILL)
-            break
-    return ended, data, os.waitpid(pid, 0)[1]
-
-
-def mentions(text, word):
-    """Words of up to three characters and numbers must stand alone; longer ones may be part of a word."""
-    word = word.lower()
-    if len(word) <= 3 or word.lstrip("-").isdigit():
-        return re.search(r"(?<![a-z0-9_])" + re.escape(word) + r"(?![a-z0-9_])", text) is not None
-    return word in text
-
-
-def judge(folder, expect, answer):
-    problems = list(answer["problems"])
-    if answer["outcome"] not in [expect["expect"]] + expect.get("also_accepted", []):
-        problems.insert(0, "%s, expected %s: %s" % (answer["outcome"], expect["expect"], answer["text"]))
-    elif answer["outcome"] != "ok":
-        # The case's own name is no message.
-        text = answer["text"].replace(os.path.join(folder, "model.onnx"), "MODEL").replace(folder, "FOLDER").lower()
-        for entry in expect["must_mention"]:
-            words = [entry] if isinstance(entry, str) else entry
-            if not any(mentions(text, w) for w in words):
-                problems.append("the error does not mention %s: %s" % (" or ".join(words), answer["text"]))
-        if CONTROL.search(answer["text"]):
-            problems.append("the error holds control characters: %r" % answer["text"])
-    return problems
-
-
-def run_case(lib, folder):
-    with open(os.path.join(folder, "expect.json")) as f:
-        expect = json.load(f)
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read_end)
-        child(lib, folder, expect, write_end)
-    os.close(write_end)
-    ended, data, status = watch(pid, read_end, expect["limits"]["seconds"] * PATIENCE, expect["limits"]["memory_mb"])
-    os.close(read_end)
-    if ended:
-        return [ended]
-    if os.WIFSIGNALED(status):
-        return ["ends by signal %d" % os.WTERMSIG(status)]
-    if not data:
-        return ["ends with status %d without an answer" % os.WEXITSTATUS(status)]
-    return judge(folder, expect, json.loads(data))
-
-
-def main(argv):
-    wanted = re.compile(argv[0] if argv and not argv[0].startswith("-") else "")
-    lib = gantry.load(BUILD)
-    counts = {True: 0, False: 0}
-    for path in sorted(glob.glob(os.path.join(DATA, "*/expect.json"))):
-        folder = os.path.dirname(path)
-        if not wanted.search(os.path.basename(folder)):
-            continue
-        problems = run_case(lib, folder)
-        counts[not problems] += 1
+def main():
+    known, passed, failed, skipped = known_names(), 0, 0, 0
+    for name, problems in run_folder(os.path.join(DATA, "hostile"), os.path.abspath(BUILD), big="--long" in sys.argv[1:]):
+        reason = known.pop(name, None)
+        if reason is not None and not problems:
+            problems, reason = ["passes: remove it from the list tests/hostile.known"], None
+        elif reason == "":
+            problems, reason = ["tests/hostile.known gives no reason for it"], None
+        passed, failed, skipped = passed + (not problems), failed + (bool(problems) and not reason), skipped + bool(reason)
         for problem in problems:
-            print("%s: %s" % (os.path.basename(folder), problem[:600]), flush=True)
-    print("%d passed, %d failed" % (counts[True], counts[False]))
-    return 1 if counts[False] or not counts[True] else 0
+            print("%s%s: %s" % ("known: " if reason else "", name, problem[:600]), flush=True)
+    for name in known:
+        failed += 1
+        print("%s: tests/hostile.known names it, but there is no such file" % name)
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return 1 if failed or not passed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
