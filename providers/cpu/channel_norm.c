@@ -10,8 +10,9 @@
 
 typedef struct batch_state {
     int64_t batches, channels, inner;
-    float epsilon;
+    float epsilon, momentum;
     bool wide;
+    bool training; /* the statistics are those of x; outputs 1 and 2 are running ones */
 } batch_state;
 
 typedef struct batch_work {
@@ -50,19 +51,58 @@ static gantry_status batch_run(const void *opaque, const cpu_call *call)
     return GANTRY_OK;
 }
 
+/* Training, float32 only: mean and variance of each channel over batches and positions. */
+static void batch_statistics(const batch_state *s, const float *x, int64_t channel, double *out_mean,
+                             double *out_variance)
+{
+    double sum = 0, deviation = 0, n = (double)(s->batches * s->inner);
+    for (int64_t b = 0; b < s->batches; b++)
+        sum += cpu_rows_best()->sum_f32(x + (b * s->channels + channel) * s->inner, s->inner);
+    *out_mean = sum / n;
+    for (int64_t b = 0; b < s->batches; b++)
+        deviation += cpu_rows_best()->sum_deviation_f32(x + (b * s->channels + channel) * s->inner, s->inner,
+                                                        (float)*out_mean);
+    *out_variance = deviation / n;
+}
+
+static gantry_status batch_training_run(const void *opaque, const cpu_call *call)
+{
+    const batch_state *s = opaque;
+    const float *const *p = (const float *const *)call->inputs;
+    float *const *out = (float *const *)call->outputs;
+    for (int64_t c = 0; c < s->channels; c++) {
+        double mean, variance, momentum = (double)s->momentum;
+        batch_statistics(s, p[0], c, &mean, &variance);
+        double factor = (double)p[1][c] / sqrt(variance + (double)s->epsilon);
+        for (int64_t b = 0; b < s->batches; b++) {
+            int64_t at = (b * s->channels + c) * s->inner;
+            cpu_rows_best()->affine_f32(p[0] + at, out[0] + at, s->inner, (float)factor,
+                                        (float)((double)p[2][c] - mean * factor));
+        }
+        if (out[1])
+            out[1][c] = (float)((double)p[3][c] * momentum + mean * (1 - momentum));
+        if (out[2])
+            out[2][c] = (float)((double)p[4][c] * momentum + variance * (1 - momentum));
+    }
+    return GANTRY_OK;
+}
+
 static gantry_status make_batch_plain(cpu_build *build, cpu_kernel *out_kernel)
 {
     const cpu_tensor *in = &build->inputs[0];
     batch_state *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    if (in->rank < 1 || gantry_node_int(build->node, "training_mode", 0))
-        return cpu_unsupported(build, "training mode is not computed; export the model for inference");
+    bool training = gantry_node_int(build->node, "training_mode", 0) != 0;
+    if (in->rank < 1 || (training && (in->dtype != GANTRY_FLOAT32 || build->output_count != 3)))
+        return cpu_unsupported(build, "training mode needs float32 and all three outputs");
     *state = (batch_state){.batches = in->rank > 1 ? in->dims[0] : 1,
                            .channels = in->rank > 1 ? in->dims[1] : in->dims[0],
                            .inner = cpu_product(in->dims, 2, in->rank),
                            .epsilon = gantry_node_float(build->node, "epsilon", 1e-5f),
-                           .wide = in->dtype == GANTRY_FLOAT64};
+                           .momentum = gantry_node_float(build->node, "momentum", 0.9f),
+                           .wide = in->dtype == GANTRY_FLOAT64,
+                           .training = training};
     if (in->rank == 1) {
         state->batches = in->dims[0];
         state->channels = 1;
@@ -74,9 +114,9 @@ static gantry_status make_batch_plain(cpu_build *build, cpu_kernel *out_kernel)
                                    (long long)state->channels);
     }
     for (uint32_t k = 1; k < build->output_count; k++)
-        if (cpu_output(build, k))
+        if (cpu_output(build, k) && !training)
             return cpu_unsupported(build, "output %u belongs to training", k);
-    *out_kernel = cpu_kernel_of(batch_run, state);
+    *out_kernel = cpu_kernel_of(training ? batch_training_run : batch_run, state);
     out_kernel->threads = cpu_threads_for(build, (double)in->count);
     out_kernel->isa = state->wide ? "c" : cpu_rows_best()->isa;
     out_kernel->overwrite_input = 0;

@@ -507,6 +507,17 @@ static const cpu_op_row rows[] = {
      .domain = "",
      .types = {CPU_REALS, CPU_REALS, CPU_BIT(GANTRY_INT64)},
      .make = cpu_make_roi_align},
+    {.op = "LpPool", .domain = "", .types = {CPU_REALS}, .make = cpu_make_lp_pool},
+    {.op = "GlobalLpPool", .domain = "", .types = {CPU_REALS}, .make = cpu_make_lp_pool},
+    {.op = "Col2Im", .domain = "", .types = {CPU_REALS, CPU_BIT(GANTRY_INT64)}, .make = cpu_make_col2im},
+    {.op = "MaxUnpool",
+     .domain = "",
+     .types = {CPU_REALS, CPU_BIT(GANTRY_INT64)},
+     .make = cpu_make_max_unpool},
+    {.op = "AffineGrid",
+     .domain = "",
+     .types = {CPU_REALS, CPU_BIT(GANTRY_INT64)},
+     .make = cpu_make_affine_grid},
 };
 
 cpu_op_family cpu_image_ops(void)

@@ -3,6 +3,7 @@
 #include "movement.h"
 
 #include "copy.h"
+#include "random.h"
 
 /* ---- views ---- */
 
@@ -29,9 +30,10 @@ static gantry_status dropout_run(const void *opaque, const cpu_call *call)
 static gantry_status make_dropout(cpu_build *build, cpu_kernel *out_kernel)
 {
     const cpu_tensor *in = &build->inputs[0], *ratio = cpu_input(build, 1), *training = cpu_input(build, 2);
-    if (training && (!training->data || *(const uint8_t *)training->data) &&
-        !(ratio && ratio->data && cpu_load_double(ratio->dtype, ratio->data, 0) == 0))
-        return cpu_unsupported(build, "training mode drops at random; only inference runs");
+    bool drops = training && (!training->data || *(const uint8_t *)training->data) &&
+                 !(ratio && ratio->data && cpu_load_double(ratio->dtype, ratio->data, 0) == 0);
+    if (drops)
+        return cpu_make_dropout_training(build, out_kernel);
     if (!cpu_output(build, 1))
         return cpu_make_view(build, out_kernel);
     int64_t stride = 1;
@@ -371,6 +373,7 @@ static const cpu_op_row rows[] = {
     {.op = "Concat", .domain = "", .types = {MOVED}, .make = make_concat},
     {.op = "Split", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_split},
     {.op = "Trilu", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_trilu},
+    {.op = "CenterCropPad", .domain = "", .types = {NO_STRING, CPU_INDEX}, .make = cpu_make_center_crop_pad},
     {.op = "Pad", .domain = "", .types = {NO_STRING, CPU_INDEX, CPU_EVERY, CPU_INDEX}, .make = cpu_make_pad},
 };
 

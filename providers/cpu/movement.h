@@ -7,6 +7,7 @@
 /* Output 0 is input 0 under another shape. */
 gantry_status cpu_make_view(cpu_build *build, cpu_kernel *out_kernel);
 /* pad.c */
+gantry_status cpu_make_center_crop_pad(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_pad(cpu_build *build, cpu_kernel *out_kernel);
 
 #endif

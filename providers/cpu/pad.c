@@ -1,4 +1,5 @@
-/* Pad: each position of each axis shows one position of the input, or the fill (remap.h). */
+/* Pad and CenterCropPad: each position of each axis shows one position of the input, or the fill (remap.h).
+ */
 #include "movement.h"
 
 #include "remap.h"
@@ -107,4 +108,37 @@ static gantry_status make_pad(cpu_build *build, cpu_kernel *out_kernel)
 gantry_status cpu_make_pad(cpu_build *build, cpu_kernel *out_kernel)
 {
     return cpu_make_unpacked(build, make_pad, out_kernel);
+}
+
+/* ---- CenterCropPad: the middle of the input in the middle of the output ---- */
+
+static gantry_status make_center_crop_pad(cpu_build *build, cpu_kernel *out_kernel)
+{
+    const cpu_tensor *in = &build->inputs[0], *out = &build->outputs[0];
+    int64_t strides[GANTRY_MAX_RANK];
+    cpu_remap *state = cpu_state(build, sizeof *state);
+    if (!state)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    if (in->rank == 0 || cpu_same_dims(in, out))
+        return cpu_make_view(build, out_kernel);
+    *state = (cpu_remap){.rank = in->rank, .element_bytes = cpu_dtype_size(in->dtype)};
+    if (!state->element_bytes || out->rank != in->rank)
+        return cpu_unsupported(build, "no kernel for element type %d", (int)in->dtype);
+    memcpy(state->dims, out->dims, out->rank * sizeof out->dims[0]);
+    cpu_strides(in->rank, in->dims, strides);
+    for (uint32_t axis = 0; axis < in->rank; axis++) {
+        int64_t more = out->dims[axis] - in->dims[axis];
+        int64_t before = more >= 0 ? more / 2 : -((-more) / 2);
+        GT_TRY(
+            pad_axis(build, state, axis, before, more - before, in->dims[axis], strides[axis], "constant"));
+    }
+    cpu_remap_finish(state);
+    *out_kernel = cpu_kernel_of(cpu_remap_run, state);
+    out_kernel->threads = cpu_threads_for(build, (double)out->count);
+    return GANTRY_OK;
+}
+
+gantry_status cpu_make_center_crop_pad(cpu_build *build, cpu_kernel *out_kernel)
+{
+    return cpu_make_unpacked(build, make_center_crop_pad, out_kernel);
 }

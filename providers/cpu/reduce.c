@@ -505,6 +505,14 @@ static const cpu_op_row rows[] = {
     {.op = "ArgMin", .domain = "", .types = {CPU_ALL_NUMBERS}, .make = cpu_make_arg},
     {.op = "CumSum", .domain = "", .types = {CPU_ALL_NUMBERS, CPU_INDEX}, .make = cpu_make_cumulate},
     {.op = "CumProd", .domain = "", .types = {CPU_ALL_NUMBERS, CPU_INDEX}, .make = cpu_make_cumulate},
+    {.op = "NegativeLogLikelihoodLoss",
+     .domain = "",
+     .types = {CPU_REALS, CPU_INDEX, CPU_REALS},
+     .make = cpu_make_loss},
+    {.op = "SoftmaxCrossEntropyLoss",
+     .domain = "",
+     .types = {CPU_REALS, CPU_INDEX, CPU_REALS},
+     .make = cpu_make_loss},
 };
 
 cpu_op_family cpu_reduce_ops(void)

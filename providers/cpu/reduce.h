@@ -12,6 +12,8 @@ gantry_status cpu_reduced_axes(cpu_build *build, bool axes_are_input, uint32_t r
 gantry_status cpu_make_arg(cpu_build *build, cpu_kernel *out_kernel);      /* ArgMax, ArgMin */
 gantry_status cpu_make_cumulate(cpu_build *build, cpu_kernel *out_kernel); /* CumSum, CumProd */
 
+/* loss.c */
+gantry_status cpu_make_loss(cpu_build *build, cpu_kernel *out_kernel);
 /* einsum.c */
 gantry_status cpu_make_einsum(cpu_build *build, cpu_kernel *out_kernel);
 

@@ -1,7 +1,9 @@
-/* Operators about shapes: Shape, Size, ConstantOfShape, Range, EyeLike. */
+/* Operators about shapes, and those that make a tensor of a shape: Shape, Size, ConstantOfShape, Range,
+ * EyeLike; random numbers are in random.c. */
 #include "kernels.h"
 
 #include "half.h"
+#include "random.h"
 
 /* ---- Shape, Size: known when the kernel is made ---- */
 
@@ -206,6 +208,12 @@ static const cpu_op_row rows[] = {
      .types = {CPU_REALS | CPU_BIT(GANTRY_INT16) | CPU_INDEX},
      .make = make_range},
     {.op = "EyeLike", .domain = "", .types = {CPU_ALL_NUMBERS | CPU_TRUTH}, .make = make_eye_like},
+    {.op = "RandomNormal", .domain = "", .make = cpu_make_random},
+    {.op = "RandomNormalLike", .domain = "", .make = cpu_make_random},
+    {.op = "RandomUniform", .domain = "", .make = cpu_make_random},
+    {.op = "RandomUniformLike", .domain = "", .make = cpu_make_random},
+    {.op = "Bernoulli", .domain = "", .types = {CPU_REALS}, .make = cpu_make_bernoulli},
+    {.op = "Multinomial", .domain = "", .types = {CPU_REALS}, .make = cpu_make_multinomial},
 };
 
 cpu_op_family cpu_shape_ops(void)
