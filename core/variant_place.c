@@ -190,8 +190,13 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
     gt_session_provider *provider = &session->providers[partition->provider];
     const gantry_provider *table = provider->entry->table;
     GT_TRY(agree_on_formats(table, slot, err));
+    /* The provider may keep the view; slots move when a placement is made again, what is in their arena does
+     * not. */
+    const gantry_graph_view *view = gt_arena_copy(&slot->arena, &slot->view.view, sizeof *view);
+    if (!view)
+        return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
     gantry_compile_args args = {.struct_bytes = sizeof args,
-                                .graph = &slot->view.view,
+                                .graph = view,
                                 .constants = gt_constants_of((struct gt_model *)session->model),
                                 .session_options = &session->options,
                                 .threads = session->options.threads,
