@@ -196,17 +196,6 @@ gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t k)
     }
 }
 
-/* Where the host finds a value after a segment; NULL when it is not there. */
-static const void *host_address(const gt_plan_state *state, uint32_t value)
-{
-    for (uint32_t k = state->plan->slot_count; k-- > 0;) {
-        const gt_slot *slot = &state->plan->slots[k];
-        if (slot->value == value && slot->domain == 0 && slot->kind != GT_SLOT_NONE && state->slots[k].handle)
-            return (const char *)state->slots[k].handle + state->slots[k].offset_bytes;
-    }
-    return NULL;
-}
-
 static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, const gt_segment *segment,
                                   gantry_error *err)
 {
@@ -216,11 +205,9 @@ static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, c
         const gt_value *value = frame->leaf->graph->values.data[result->value];
         GT_TRY(gt_env_reserve(frame->run->session->allocator, env, result->symbol + 1, err));
         if (result->element) {
-            const void *data = host_address(state, result->value);
-            if (!data)
-                return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
-                               "the elements of %s are not on the host", value->name);
-            env->values[result->symbol] = gt_scalar_read(value->dtype, data, result->axis);
+            const gantry_buffer *at = &state->slots[state->plan->result_slots[k]];
+            env->values[result->symbol] =
+                gt_scalar_read(value->dtype, (const char *)at->handle + at->offset_bytes, result->axis);
         } else {
             uint32_t rank;
             const int64_t *dims = gt_frame_value_dims(frame, state, result->value, &rank);
@@ -234,9 +221,12 @@ static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, c
     return GANTRY_OK;
 }
 
+/* The outputs that this segment delivers; other plans need not know their sizes. */
 static void note_output_shapes(gt_frame *frame, const gt_plan_state *state)
 {
     for (uint32_t k = 0; k < frame->output_count; k++) {
+        if (gt_variant_output_segment(frame->leaf, k) != state->plan->segment)
+            continue;
         gt_frame_output *output = &frame->outputs[k];
         uint32_t value = frame->leaf->graph->outputs.data[k];
         const int64_t *dims = gt_frame_value_dims(frame, state, value, &output->rank);
@@ -258,8 +248,8 @@ gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err)
         GT_TRY(run_steps(frame, state, err));
         if (frame->leaf->segments[s].result_count)
             GT_TRY(read_results(frame, state, &frame->leaf->segments[s], err));
+        note_output_shapes(frame, state);
     }
-    note_output_shapes(frame, state);
     return GANTRY_OK;
 }
 

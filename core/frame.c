@@ -411,11 +411,23 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
     return GANTRY_OK;
 }
 
+/* Before a run nobody knows them: a plan that is made with those of the run before would have room for these
+ * only. */
+static void forget_results(gt_frame *frame)
+{
+    gt_env *env = &frame->run->env;
+    for (uint32_t s = 0; s < frame->leaf->segment_count; s++)
+        for (uint32_t k = 0; k < frame->leaf->segments[s].result_count; k++)
+            if (frame->leaf->segments[s].results[k].symbol < env->count)
+                env->known[frame->leaf->segments[s].results[k].symbol] = 0;
+}
+
 gantry_status gt_frame_begin(gt_frame *frame, gt_plan_state **out_state, gantry_error *err)
 {
     /* Each refusal takes nodes from a provider for good, so this ends. */
     for (*out_state = NULL; !*out_state;) {
         GT_TRY(gt_frame_enter(frame, err));
+        forget_results(frame);
         GT_TRY(gt_frame_plan(frame, 0, out_state, err));
     }
     return GANTRY_OK;

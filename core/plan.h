@@ -102,6 +102,8 @@ typedef struct gt_plan {
     gt_slot *slots;
     uint32_t step_count;
     gt_step *steps;
+    uint32_t
+        *result_slots; /* by result of the segment: where the host finds its value; GT_NO_SLOT for extents */
     uint32_t shaped_count;
     gt_shaped_slot *shaped;
     gt_plan_shape *shapes; /* by value id; rank 0 and dims NULL for values the plan does not touch */

@@ -556,29 +556,26 @@ static gantry_status deliver(builder *b, uint32_t k)
 
 static gantry_status deliver_outputs(builder *b)
 {
-    bool last = b->segment == &b->variant->segments[b->variant->segment_count - 1];
-    for (uint32_t k = 0; k < b->graph->outputs.count; k++) {
-        const gt_value *value = b->graph->values.data[b->graph->outputs.data[k]];
-        bool ours =
-            value->producer != GT_NONE && b->variant->placement->partition_of_node[value->producer] != GT_NONE
-                ? made_here(b, value->producer)
-                : last;
-        if (ours)
+    for (uint32_t k = 0; k < b->graph->outputs.count; k++)
+        if (gt_variant_output_segment(b->variant, k) == b->plan->segment)
             GT_TRY(deliver(b, k));
-    }
     return GANTRY_OK;
 }
 
 /* What the next segments' sizes depend on has to be on the host, and stay. */
 static gantry_status fetch_results(builder *b)
 {
+    b->plan->result_slots = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, b->segment->result_count);
+    if (!b->plan->result_slots)
+        return out_of_memory(b);
     for (uint32_t k = 0; k < b->segment->result_count; k++) {
         const gt_result_symbol *result = &b->segment->results[k];
+        uint32_t *slot = &b->plan->result_slots[k];
+        *slot = GT_NO_SLOT;
         if (!result->element)
             continue;
-        uint32_t slot;
-        GT_TRY(acquire(b, result->value, 0, &slot));
-        b->drafts.data[b->drafts.data[slot].root].last = UINT32_MAX;
+        GT_TRY(acquire(b, result->value, 0, slot));
+        b->drafts.data[b->drafts.data[*slot].root].last = UINT32_MAX;
     }
     return GANTRY_OK;
 }

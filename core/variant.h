@@ -97,6 +97,9 @@ gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err);
 gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const gantry_shaped_info *info,
                                 const int64_t *key, gantry_error *err);
 
+/* The index of the segment whose plan delivers a graph output: the one that makes it, else the last. */
+uint32_t gt_variant_output_segment(const gt_variant *variant, uint32_t output);
+
 /* The child for these branches, made and compiled when it is new. The caller holds the session's lock. */
 gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt_variant **out_child,
                                 gantry_error *err);

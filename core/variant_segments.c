@@ -218,3 +218,15 @@ gantry_status gt_variant_find_choices(gt_variant *variant, gantry_error *err)
     gt_free(variant->session->allocator, symbols);
     return status;
 }
+
+uint32_t gt_variant_output_segment(const gt_variant *variant, uint32_t output)
+{
+    uint32_t producer = variant->graph->values.data[variant->graph->outputs.data[output]]->producer;
+    uint32_t partition = producer == GT_NONE ? GT_NONE : variant->placement->partition_of_node[producer];
+    uint32_t segment = 0;
+    while (segment + 1 < variant->segment_count &&
+           (partition == GT_NONE || partition >= variant->segments[segment].first_partition +
+                                                     variant->segments[segment].partition_count))
+        segment++;
+    return segment;
+}
