@@ -313,27 +313,35 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
     return GANTRY_OK;
 }
 
-/* An output that is a view of an input has no memory of its own. A view of what later steps may overwrite
- * can't happen: nothing is overwritten. */
+/* A part of another slot, in the same format. A view of what later steps may overwrite can't happen: nothing
+ * is overwritten. */
+static gantry_status part_slot(builder *b, uint32_t value, uint32_t base, size_t offset, size_t bytes,
+                               uint32_t *out_slot)
+{
+    gt_slot slot = b->slots.data[base];
+    slot.value = value;
+    slot.offset_bytes += offset;
+    slot.bytes = bytes;
+    GT_TRY(add_slot(b, slot, out_slot));
+    b->drafts.data[*out_slot].root = b->drafts.data[base].root;
+    return GANTRY_OK;
+}
+
+/* An output that is a view of an input has no memory of its own. */
 static gantry_status view_slot(builder *b, uint32_t value, uint32_t input_slot, size_t offset,
                                uint32_t *out_slot)
 {
     bool later;
+    size_t bytes = shape_bytes(b, value);
     GT_TRY(has_later_reader(b, value, &later));
-    gt_slot slot = b->slots.data[input_slot];
-    slot.value = value;
-    slot.offset_bytes += offset;
-    slot.bytes = shape_bytes(b, value);
-    GT_TRY(add_slot(b, slot, out_slot));
-    b->drafts.data[*out_slot].root = b->drafts.data[input_slot].root;
-    *where(b, value, slot.domain) = *out_slot;
+    GT_TRY(part_slot(b, value, input_slot, offset, bytes, out_slot));
+    uint32_t domain = b->slots.data[*out_slot].domain, kept;
+    *where(b, value, domain) = *out_slot;
     if (!later)
         return GANTRY_OK;
-    gt_slot carry = {
-        .kind = GT_SLOT_CARRY, .domain = slot.domain, .index = value, .value = value, .bytes = slot.bytes};
-    uint32_t kept;
+    gt_slot carry = {.kind = GT_SLOT_CARRY, .domain = domain, .index = value, .value = value, .bytes = bytes};
     GT_TRY(add_slot(b, carry, &kept));
-    return add_transfer(b, value, *out_slot, kept, slot.bytes, false);
+    return add_transfer(b, value, *out_slot, kept, bytes, false);
 }
 
 static gantry_status convert(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
@@ -354,17 +362,23 @@ static gantry_status convert(builder *b, uint32_t value, uint32_t provider, uint
                                  .workspace = GT_NO_SLOT});
 }
 
-static gantry_status format_slot(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
-                                 const gantry_format *format, uint32_t *out_slot)
+static size_t format_bytes(const builder *b, uint32_t value, uint32_t provider, const gantry_format *format)
 {
     const gantry_provider *table = b->session->providers[provider].entry->table;
     const gt_plan_shape *shape = &b->plan->shapes[value];
     gantry_shape extents = {shape->rank, shape->dims};
-    gt_slot slot = {
-        .kind = GT_SLOT_ARENA,
-        .domain = domain,
-        .value = value,
-        .bytes = table->format_bytes(table->self, format, b->graph->values.data[value]->dtype, &extents)};
+    return format->tag
+               ? table->format_bytes(table->self, format, b->graph->values.data[value]->dtype, &extents)
+               : shape_bytes(b, value);
+}
+
+static gantry_status format_slot(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
+                                 const gantry_format *format, uint32_t *out_slot)
+{
+    gt_slot slot = {.kind = GT_SLOT_ARENA,
+                    .domain = domain,
+                    .value = value,
+                    .bytes = format_bytes(b, value, provider, format)};
     return add_slot(b, slot, out_slot);
 }
 
@@ -395,23 +409,52 @@ static gantry_status run_inputs(builder *b, uint32_t index, uint32_t *slots)
     return GANTRY_OK;
 }
 
-/* Slots that the program writes; outputs in another format are converted after the run. */
-static gantry_status run_outputs(builder *b, uint32_t index, const gt_shaped_slot *shaped,
-                                 const uint32_t *inputs, uint32_t *slots)
+static gantry_status check_view(builder *b, const gt_partition *partition, const gt_program *program,
+                                uint32_t output, const gantry_output_plan *plan, const uint32_t *inputs)
+{
+    uint32_t base = (uint32_t)plan->view_of_input, value = partition->outputs[output];
+    const gantry_format *format = &program->output_formats[output];
+    size_t bytes = format_bytes(b, value, partition->provider, format);
+    if (base < partition->input_count && program->input_formats[base].tag == format->tag &&
+        b->slots.data[inputs[base]].kind != GT_SLOT_NONE && bytes <= b->slots.data[inputs[base]].bytes &&
+        plan->view_offset_bytes <= b->slots.data[inputs[base]].bytes - bytes)
+        return GANTRY_OK;
+    return gt_fail(
+        b->err, GANTRY_PROVIDER, GANTRY_STAGE_RUN, NULL,
+        "provider %s says that output %s is a view of its input %u from byte %zu on: that input has "
+        "another format, is smaller, or is no tensor",
+        b->session->providers[partition->provider].name, b->graph->values.data[value]->name, base,
+        plan->view_offset_bytes);
+}
+
+/* One output that the program writes, or that is a view of an input. One in another format than the default
+ * is converted after the run. */
+static gantry_status run_output(builder *b, uint32_t index, uint32_t k, const gantry_output_plan *plan,
+                                const uint32_t *inputs, uint32_t *out_slot)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gt_program *program = &b->variant->programs[index];
-    uint32_t domain = b->session->providers[partition->provider].domain;
-    for (uint32_t k = 0; k < partition->output_count; k++) {
+    const gantry_format *format = &program->output_formats[k];
+    uint32_t domain = b->session->providers[partition->provider].domain, value = partition->outputs[k];
+    bool view = plan && plan->view_of_input >= 0;
+    if (view)
+        GT_TRY(check_view(b, partition, program, k, plan, inputs));
+    if (view && format->tag)
+        return part_slot(b, value, inputs[plan->view_of_input], plan->view_offset_bytes,
+                         format_bytes(b, value, partition->provider, format), out_slot);
+    if (view)
+        return view_slot(b, value, inputs[plan->view_of_input], plan->view_offset_bytes, out_slot);
+    if (format->tag)
+        return format_slot(b, value, partition->provider, domain, format, out_slot);
+    return output_slot(b, value, domain, out_slot);
+}
+
+static gantry_status run_outputs(builder *b, uint32_t index, const gt_shaped_slot *shaped,
+                                 const uint32_t *inputs, uint32_t *slots)
+{
+    for (uint32_t k = 0; k < b->variant->placement->partitions[index].output_count; k++) {
         const gantry_output_plan *plan = shaped->info.output_plans ? &shaped->info.output_plans[k] : NULL;
-        if (program->output_formats[k].tag)
-            GT_TRY(format_slot(b, partition->outputs[k], partition->provider, domain,
-                               &program->output_formats[k], &slots[k]));
-        else if (plan && plan->view_of_input >= 0)
-            GT_TRY(view_slot(b, partition->outputs[k], inputs[plan->view_of_input], plan->view_offset_bytes,
-                             &slots[k]));
-        else
-            GT_TRY(output_slot(b, partition->outputs[k], domain, &slots[k]));
+        GT_TRY(run_output(b, index, k, plan, inputs, &slots[k]));
     }
     return GANTRY_OK;
 }
