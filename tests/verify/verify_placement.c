@@ -262,6 +262,19 @@ static bool check_segments(const verifier *v)
     return true;
 }
 
+/* The executor reads sizes and elements that only running tells. */
+static bool executor_reads(const verifier *v, uint32_t value)
+{
+    const gt_exprs *exprs = &v->graph->model->exprs;
+    for (uint32_t k = 0; k < exprs->symbols.count; k++) {
+        const gt_symbol *symbol = &exprs->symbols.data[k];
+        if ((symbol->kind == GT_SYMBOL_DATA_DIM || symbol->kind == GT_SYMBOL_DATA_ELEMENT) &&
+            symbol->graph == v->graph && symbol->value == value)
+            return true;
+    }
+    return false;
+}
+
 static bool check_edges(const verifier *v, uint32_t index)
 {
     const gt_partition *partition = &v->p->partitions[index];
@@ -269,7 +282,8 @@ static bool check_edges(const verifier *v, uint32_t index)
     for (uint32_t value = 0; value < v->graph->values.count; value++) {
         uint32_t producer = v->graph->values.data[value]->producer;
         bool inside = producer != GT_NONE && v->p->partition_of_node[producer] == index;
-        bool read = false, outside = contains(v->graph->outputs.data, v->graph->outputs.count, value);
+        bool read = false, outside = contains(v->graph->outputs.data, v->graph->outputs.count, value) ||
+                                     executor_reads(v, value);
         for (uint32_t n = 0; n < v->graph->nodes.count; n++) {
             if (!runs(v->graph->nodes.data[n]))
                 continue;
