@@ -207,10 +207,10 @@ static gantry_status add_transfer(builder *b, uint32_t value, uint32_t source, u
                     .partition = GT_NONE,
                     .workspace = GT_NO_SLOT};
     GT_TRY(add_step(b, step));
+    uint32_t queue = from ? from : to;
+    b->busy[queue] |= queue != 0;
     if (from == to)
         return GANTRY_OK;
-    uint32_t queue = from ? from : to;
-    b->busy[queue] = true;
     if (to == 0) {
         draft_slot *root = &b->drafts.data[b->drafts.data[target].root];
         root->pending = queue;
@@ -331,17 +331,26 @@ static gantry_status part_slot(builder *b, uint32_t value, uint32_t base, size_t
 static gantry_status view_slot(builder *b, uint32_t value, uint32_t input_slot, size_t offset,
                                uint32_t *out_slot)
 {
+    GT_TRY(part_slot(b, value, input_slot, offset, shape_bytes(b, value), out_slot));
+    *where(b, value, b->slots.data[*out_slot].domain) = *out_slot;
+    return GANTRY_OK;
+}
+
+/* What later segments read of it is copied once the program that names it has run. */
+static gantry_status keep_view(builder *b, uint32_t value, uint32_t slot)
+{
     bool later;
-    size_t bytes = shape_bytes(b, value);
+    uint32_t kept;
     GT_TRY(has_later_reader(b, value, &later));
-    GT_TRY(part_slot(b, value, input_slot, offset, bytes, out_slot));
-    uint32_t domain = b->slots.data[*out_slot].domain, kept;
-    *where(b, value, domain) = *out_slot;
     if (!later)
         return GANTRY_OK;
-    gt_slot carry = {.kind = GT_SLOT_CARRY, .domain = domain, .index = value, .value = value, .bytes = bytes};
+    gt_slot carry = {.kind = GT_SLOT_CARRY,
+                     .domain = b->slots.data[slot].domain,
+                     .index = value,
+                     .value = value,
+                     .bytes = b->slots.data[slot].bytes};
     GT_TRY(add_slot(b, carry, &kept));
-    return add_transfer(b, value, *out_slot, kept, bytes, false);
+    return add_transfer(b, value, slot, kept, carry.bytes, false);
 }
 
 static gantry_status convert(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
@@ -459,6 +468,22 @@ static gantry_status run_outputs(builder *b, uint32_t index, const gt_shaped_slo
     return GANTRY_OK;
 }
 
+/* What is left to do for an output when its program has run. */
+static gantry_status finish_output(builder *b, uint32_t index, uint32_t k, const gt_shaped_slot *shaped,
+                                   uint32_t slot)
+{
+    const gt_partition *partition = &b->variant->placement->partitions[index];
+    const gantry_format *format = &b->variant->programs[index].output_formats[k];
+    uint32_t value = partition->outputs[k], target, domain = b->slots.data[slot].domain;
+    gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
+    if (format->tag) {
+        GT_TRY(output_slot(b, value, domain, &target));
+        return convert(b, value, partition->provider, domain, *format, plain, slot, target);
+    }
+    bool view = shaped->info.output_plans && shaped->info.output_plans[k].view_of_input >= 0;
+    return view ? keep_view(b, value, slot) : GANTRY_OK;
+}
+
 static gantry_status add_run(builder *b, uint32_t index, const gt_shaped_slot *shaped)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
@@ -493,15 +518,8 @@ static gantry_status add_run(builder *b, uint32_t index, const gt_shaped_slot *s
                                  .output_count = partition->output_count,
                                  .workspace = workspace,
                                  .context = (uint32_t)(shaped - b->plan->shaped)}));
-    const gt_program *program = &b->variant->programs[index];
     for (uint32_t k = 0; k < partition->output_count; k++)
-        if (program->output_formats[k].tag) {
-            uint32_t value = partition->outputs[k], target;
-            gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
-            GT_TRY(output_slot(b, value, domain, &target));
-            GT_TRY(convert(b, value, partition->provider, domain, program->output_formats[k], plain,
-                           outputs[k], target));
-        }
+        GT_TRY(finish_output(b, index, k, shaped, outputs[k]));
     return GANTRY_OK;
 }
 

@@ -41,13 +41,15 @@ static void mark_value(const gt_graph *graph, uint32_t id, uint8_t *seen, uint8_
             mark_symbols(&graph->model->exprs, value->elements[k], seen, symbols);
 }
 
-/* The symbol that e is, if it is one of that kind; GT_NONE otherwise. */
-static uint32_t symbol_of(const gt_exprs *exprs, gt_expr e, gt_symbol_kind kind)
+/* The symbol that e is, if it is one of that kind that this value makes; GT_NONE otherwise. */
+static uint32_t symbol_of(const gt_graph *graph, uint32_t value, gt_expr e, gt_symbol_kind kind)
 {
+    const gt_exprs *exprs = &graph->model->exprs;
     if (e == GT_EXPR_UNKNOWN || exprs->nodes.data[e].kind != GT_EXPR_SYMBOL)
         return GT_NONE;
-    uint32_t symbol = exprs->nodes.data[e].a;
-    return exprs->symbols.data[symbol].kind == kind ? symbol : GT_NONE;
+    uint32_t index = exprs->nodes.data[e].a;
+    const gt_symbol *symbol = &exprs->symbols.data[index];
+    return symbol->kind == kind && symbol->graph == graph && symbol->value == value ? index : GT_NONE;
 }
 
 typedef GT_VEC(gt_result_symbol) result_list;
@@ -56,19 +58,18 @@ typedef GT_VEC(gt_result_symbol) result_list;
 static bool list_results(gt_allocator *allocator, const gt_graph *graph, uint32_t id, uint8_t *symbols,
                          result_list *results)
 {
-    const gt_exprs *exprs = &graph->model->exprs;
     const gt_value *value = gt_graph_value(graph, id);
     for (int32_t d = 0; value && d < value->rank; d++) {
-        uint32_t symbol = symbol_of(exprs, value->dims[d], GT_SYMBOL_DATA_DIM);
-        if (symbol != GT_NONE && symbols[symbol] && exprs->symbols.data[symbol].value == id) {
+        uint32_t symbol = symbol_of(graph, id, value->dims[d], GT_SYMBOL_DATA_DIM);
+        if (symbol != GT_NONE && symbols[symbol]) {
             symbols[symbol] = 0;
             if (!gt_vec_push(allocator, results, ((gt_result_symbol){symbol, id, (uint32_t)d, false})))
                 return false;
         }
     }
     for (uint32_t k = 0; value && value->elements && k < value->element_count; k++) {
-        uint32_t symbol = symbol_of(exprs, value->elements[k], GT_SYMBOL_DATA_ELEMENT);
-        if (symbol != GT_NONE && symbols[symbol] && exprs->symbols.data[symbol].value == id) {
+        uint32_t symbol = symbol_of(graph, id, value->elements[k], GT_SYMBOL_DATA_ELEMENT);
+        if (symbol != GT_NONE && symbols[symbol]) {
             symbols[symbol] = 0;
             if (!gt_vec_push(allocator, results, ((gt_result_symbol){symbol, id, k, true})))
                 return false;
