@@ -35,6 +35,7 @@ typedef struct test_case {
     gt_domain_entry host;
     stub_domain devices[MAX_DOMAINS];
     stub_provider stubs[MAX_STUBS];
+    uint32_t input_domains[MAX_FEEDS], output_domains[MAX_RESULTS];
     gt_env env;
     int64_t extents[MODEL_OPENS];
     tally *counts;
@@ -109,6 +110,8 @@ static bool make_session(test_case *c, uint32_t max_nodes)
     random_model_shape shape = random_model_choose(&c->random, max_nodes);
     if (random_model_make(&c->allocator, &c->random, &shape, &c->session.model, &err) != GANTRY_OK)
         return failed(c, "no model", &err);
+    c->session.input_domains = c->input_domains;
+    c->session.output_domains = c->output_domains;
     make_domains(c);
     make_providers(c);
     gantry_status status =
@@ -290,7 +293,8 @@ static bool check_plans(test_case *c, gt_variant *variant)
     if (!plans)
         abort();
     for (uint32_t s = 0; status == GANTRY_OK && s < variant->segment_count; s++) {
-        status = gt_bind_segment(variant, s, &c->env, &plans[s], &err);
+        bool refused = false;
+        status = gt_bind_segment(variant, s, &c->env, &plans[s], &refused, &err);
         if (status == GANTRY_OK) {
             choose_results(c, &variant->segments[s], plans[s]);
             if (c->print)
