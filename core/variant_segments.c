@@ -136,6 +136,11 @@ static gantry_status segment_symbols(gt_variant *variant, gt_segment *segment, u
         for (uint32_t k = 0; k < partition->input_count; k++)
             mark_value(graph, partition->inputs[k], seen, symbols);
     }
+    /* A plan stands for shapes that passed the checks: what they rest on is part of its key even where no
+     * node reads it. */
+    for (uint32_t k = 0; k < graph->check_count; k++)
+        if (gt_expr_segment(&graph->model->exprs, graph->checks[k].expr) <= segment->number)
+            mark_symbols(&graph->model->exprs, graph->checks[k].expr, seen, symbols);
     GT_TRY(segment_results(variant, segment, symbols, err));
     if (segment->first_partition + segment->partition_count == variant->placement->partition_count)
         for (uint32_t k = 0; k < graph->outputs.count; k++) {
