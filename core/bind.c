@@ -295,6 +295,8 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
         table->reshape(table->self, program->program, &args, &slot->shaped, &slot->info, b->err);
     slot->reshape_ns = (double)(gt_now_ns() - begin);
     b->provider_ns += slot->reshape_ns;
+    if (!session->created)
+        session->providers[partition->provider].bind_ns += slot->reshape_ns;
     if (status == GANTRY_OK) {
         b->plan->shaped_count++;
         status = record_shaped(b->plan, slot, &recorder);
@@ -463,8 +465,26 @@ void gt_plan_release(gantry_session *session, gt_plan **inout_plan)
     *inout_plan = NULL;
 }
 
+/* Why there was no plan yet: the first symbol whose value differs from the plan used last. */
+static void note_trigger(const gt_variant *variant, gt_plan *plan)
+{
+    const gt_plan *before = NULL;
+    for (uint32_t k = 0; k < variant->plans.count; k++) {
+        const gt_plan *other = variant->plans.data[k];
+        if (other->segment == plan->segment && (!before || other->last_used > before->last_used))
+            before = other;
+    }
+    plan->trigger = GT_NONE;
+    const gt_segment *segment = &variant->segments[plan->segment];
+    for (uint32_t k = 0; before && k < segment->symbol_count && plan->trigger == GT_NONE; k++)
+        if (before->key[k] != plan->key[k]) {
+            plan->trigger = k;
+            plan->trigger_before = before->key[k];
+        }
+}
+
 static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env *env, gt_plan **out_plan,
-                                  bool *out_refused, gantry_error *err)
+                                  bool *out_refused, bool *out_made, gantry_error *err)
 {
     gantry_session *session = variant->session;
     const gt_segment *seg = &variant->segments[segment];
@@ -480,8 +500,11 @@ static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env 
         if (plan->segment == segment && plan->key_hash == hash && gt_plan_matches(plan, seg, env))
             *out_plan = plan;
     }
-    if (!*out_plan) {
+    *out_made = !*out_plan;
+    if (*out_made) {
         status = make_plan(variant, segment, env, key, hash, out_plan, out_refused, err);
+        if (status == GANTRY_OK && *out_plan)
+            note_trigger(variant, *out_plan);
         if (status == GANTRY_OK && *out_plan &&
             !gt_vec_push(session->allocator, &variant->plans, *out_plan)) {
             gt_plan_destroy(out_plan);
@@ -495,13 +518,13 @@ static gantry_status find_or_make(gt_variant *variant, uint32_t segment, gt_env 
 }
 
 gantry_status gt_bind_segment(gt_variant *variant, uint32_t segment, gt_env *env, gt_plan **out_plan,
-                              bool *out_refused, gantry_error *err)
+                              bool *out_refused, bool *out_made, gantry_error *err)
 {
     gantry_session *session = variant->session;
     *out_plan = NULL;
     *out_refused = false;
     pthread_mutex_lock(&session->lock);
-    gantry_status status = find_or_make(variant, segment, env, out_plan, out_refused, err);
+    gantry_status status = find_or_make(variant, segment, env, out_plan, out_refused, out_made, err);
     if (status == GANTRY_OK && *out_plan) {
         (*out_plan)->references++;
         (*out_plan)->last_used = ++session->tick;

@@ -25,15 +25,11 @@ gantry_status gt_bind_variant(gt_variant *variant, gt_env *env, gt_variant **out
  * otherwise. Takes the session's lock only when some shape was refused. */
 gt_variant *gt_bind_refused(gt_variant *variant, const gt_env *env);
 
-/* The variant to use for these symbol values when a provider refused their shapes before; variant itself
- * otherwise. Takes the session's lock only when some shape was refused. */
-gt_variant *gt_bind_refused(gt_variant *variant, const gt_env *env);
-
-/* The plan of one segment for these symbol values, with a reference that gt_plan_release gives back.
- * *out_refused (with GANTRY_OK and no plan): a provider refused the shapes; gt_bind_refused now knows the
- * variant that is placed without it. Takes the session's lock. */
+/* The plan of one segment for these symbol values, with a reference that gt_plan_release gives back;
+ * *out_made says whether it is a new one. *out_refused (with GANTRY_OK and no plan): a provider refused the
+ * shapes; gt_bind_refused now knows the variant that is placed without it. Takes the session's lock. */
 gantry_status gt_bind_segment(gt_variant *variant, uint32_t segment, gt_env *env, gt_plan **out_plan,
-                              bool *out_refused, gantry_error *err);
+                              bool *out_refused, bool *out_made, gantry_error *err);
 void gt_plan_release(gantry_session *session, gt_plan **plan);
 
 #endif

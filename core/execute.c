@@ -141,6 +141,13 @@ static gantry_status run_step(gt_frame *frame, gt_plan_state *state, uint32_t in
                    (int)step->kind);
 }
 
+static gantry_status timed_step(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
+{
+    GT_TRY(gt_timing_begin(frame, state, index, err));
+    GT_TRY(run_step(frame, state, index, err));
+    return gt_timing_end(frame, state, index, err);
+}
+
 /* After a failure nothing may still be writing to memory that the caller owns. */
 static void drain(gt_frame *frame)
 {
@@ -152,14 +159,19 @@ static void drain(gt_frame *frame)
 static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)
 {
     gantry_run *run = frame->run;
+    if (state->times)
+        gt_timing_reset(frame, state);
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
         gantry_status status = __atomic_load_n(&run->stop, __ATOMIC_RELAXED) ? gt_run_check_stop(run, err)
-                                                                             : run_step(frame, state, k, err);
+                               : state->times ? timed_step(frame, state, k, err)
+                                              : run_step(frame, state, k, err);
         if (status != GANTRY_OK) {
             drain(frame);
             return status;
         }
     }
+    if (state->times)
+        gt_timing_collect(frame, state);
     if (state->run_number != run->number) {
         state->run_number = run->number;
         state->run_executions = 0;
@@ -237,14 +249,27 @@ static void note_output_shapes(gt_frame *frame, const gt_plan_state *state)
     }
 }
 
+/* The plan of a segment with all its addresses. */
+static gantry_status ready_plan(gt_frame *frame, uint32_t segment, gt_plan_state **out_state,
+                                gantry_error *err)
+{
+    bool timed = frame->run->stamp_ns > 0;
+    uint64_t begin = timed ? gt_now_ns() : 0;
+    if (segment == 0)
+        GT_TRY(gt_frame_begin(frame, out_state, err));
+    else
+        GT_TRY(gt_frame_plan(frame, segment, out_state, err));
+    GT_TRY(gt_frame_resolve(frame, *out_state, err));
+    if (timed)
+        gt_timing_bind(frame, begin);
+    return GANTRY_OK;
+}
+
 gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err)
 {
     gt_plan_state *state = NULL;
-    GT_TRY(gt_frame_begin(frame, &state, err));
-    for (uint32_t s = 0; s < frame->leaf->segment_count; s++) {
-        if (s)
-            GT_TRY(gt_frame_plan(frame, s, &state, err));
-        GT_TRY(gt_frame_resolve(frame, state, err));
+    for (uint32_t s = 0; s == 0 || s < frame->leaf->segment_count; s++) {
+        GT_TRY(ready_plan(frame, s, &state, err));
         GT_TRY(run_steps(frame, state, err));
         if (frame->leaf->segments[s].result_count)
             GT_TRY(read_results(frame, state, &frame->leaf->segments[s], err));

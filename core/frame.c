@@ -87,6 +87,8 @@ gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out
 static void destroy_state(gt_frame *frame, gt_plan_state *state)
 {
     gantry_session *session = frame->run->session;
+    if (state->times)
+        gt_timing_destroy(frame, state);
     for (uint32_t k = 0; state->contexts && k < state->plan->shaped_count; k++) {
         const gt_partition *partition =
             &state->plan->variant->placement->partitions[state->plan->shaped[k].partition];
@@ -351,6 +353,8 @@ static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state 
             : gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status == GANTRY_OK)
         status = make_args(frame, state, err);
+    if (status == GANTRY_OK && session->options.timing != GT_TIMING_OFF)
+        status = gt_timing_create(frame, state, err);
     if (status == GANTRY_OK && !gt_vec_push(session->allocator, &frame->states, state))
         status = gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status != GANTRY_OK) {
@@ -386,7 +390,9 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
 {
     const gt_segment *seg = &frame->leaf->segments[segment];
     gt_plan_state *state = frame->current[segment];
+    gt_plan_lookups *lookups = &frame->run->plans;
     if (state && gt_plan_matches(state->plan, seg, &frame->run->env)) {
+        lookups->same++;
         *out_state = state;
         return GANTRY_OK;
     }
@@ -395,14 +401,16 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
             gt_plan_matches(frame->states.data[k]->plan, seg, &frame->run->env)) {
             *out_state = frame->current[segment] = frame->states.data[k];
             (*out_state)->last_used = ++frame->tick;
+            lookups->held++;
             return GANTRY_OK;
         }
     gt_plan *plan = NULL;
-    bool refused;
+    bool refused, made;
     *out_state = NULL;
-    GT_TRY(gt_bind_segment(frame->leaf, segment, &frame->run->env, &plan, &refused, err));
+    GT_TRY(gt_bind_segment(frame->leaf, segment, &frame->run->env, &plan, &refused, &made, err));
     if (refused)
         return GANTRY_OK;
+    *(made ? &lookups->made : &lookups->cached) += 1;
     GT_TRY(create_state(frame, plan, &state, err));
     state->last_used = ++frame->tick;
     frame->current[segment] = state;

@@ -38,6 +38,19 @@ typedef struct gt_true_shape {
     int64_t dims[GANTRY_MAX_RANK];
 } gt_true_shape;
 
+/* What one step took in the last run, summed over its executions in it. device_ns and kernel_ns are in the
+ * clock of the step's domain. */
+typedef struct gt_step_time {
+    uint64_t begin_ns; /* of the execution that goes on */
+    double host_ns;    /* the calling thread's */
+    double device_ns;  /* NAN: the domain has no clock, or the step is the host's */
+    gantry_event *from, *to;
+    double *kernel_ns; /* by kernel index; NAN where the provider gave no event */
+    uint32_t kernel_count;
+    gantry_timing_event *events; /* of one execution */
+    uint32_t event_count;
+} gt_step_time;
+
 /* What a frame holds for one plan: contexts, and the addresses of its slots as of `version`. */
 typedef struct gt_plan_state {
     gt_plan *plan;
@@ -52,6 +65,7 @@ typedef struct gt_plan_state {
     uint64_t executions, run_executions, run_number;
     uint64_t
         *true_bytes; /* by step: bytes of true_size transfers in the last run; NULL when the plan has none */
+    gt_step_time *times; /* by step; NULL when the option timing is off */
 } gt_plan_state;
 
 struct gt_frame {
@@ -77,6 +91,9 @@ struct gt_frame {
     struct gt_control **controls; /* by partition of leaf; see control.c */
     uint32_t control_count;
     uint64_t tick;
+    /* With timing only: of the run with that number, in this frame and none below. */
+    uint64_t timed_run;
+    double bind_ns, measuring_ns;
 };
 
 gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out_frame, gantry_error *err);
@@ -120,6 +137,22 @@ gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err);
 /* The extents of graph output k: true ones after an execution. NULL when they are not known. */
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank);
+
+/* ---- timing.c: only called when the option timing is not off ---------------------------------- */
+
+/* Room for the times of all steps, and events where the step's domain has a clock. */
+gantry_status gt_timing_create(gt_frame *frame, gt_plan_state *state, gantry_error *err);
+void gt_timing_destroy(gt_frame *frame, gt_plan_state *state);
+/* Sums begin at zero in each run. */
+void gt_timing_reset(gt_frame *frame, gt_plan_state *state);
+gantry_status gt_timing_begin(gt_frame *frame, gt_plan_state *state, uint32_t step, gantry_error *err);
+gantry_status gt_timing_end(gt_frame *frame, gt_plan_state *state, uint32_t step, gantry_error *err);
+/* Reads events and kernel times, after the last step: all queues are idle then. */
+void gt_timing_collect(gt_frame *frame, gt_plan_state *state);
+/* Adds the time since begin_ns to what finding plans and addresses took. */
+void gt_timing_bind(gt_frame *frame, uint64_t begin_ns);
+/* Cost of reading the clock once, measured now. */
+double gt_timing_stamp_ns(void);
 
 /* ---- control.c ------------------------------------------------------------------------------- */
 

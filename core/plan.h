@@ -110,6 +110,9 @@ typedef struct gt_plan {
     uint32_t value_count;
     size_t *arena_bytes;          /* by session domain */
     double bind_ns, core_bind_ns; /* all, and without the providers' share */
+    uint32_t
+        trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */
+    int64_t trigger_before; /* its value there */
 } gt_plan;
 
 void gt_plan_destroy(gt_plan **plan); /* shaped programs first */

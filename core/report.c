@@ -1,15 +1,7 @@
 /* Reports: a snapshot of a session's records as one JSON document, rendered on demand. */
 #include "report.h"
 
-json_t *gt_report_us(double ns)
-{
-    return ns == ns ? json_real(ns / 1000.0) : json_null();
-}
-
-json_t *gt_report_number(double value)
-{
-    return value == value ? json_real(value) : json_null();
-}
+#include "base/clock.h"
 
 /* ---- which graphs ---------------------------------------------------------------------------- */
 
@@ -18,12 +10,20 @@ typedef struct part_list {
     GT_VEC(gt_report_part) parts;
 } part_list;
 
+static bool add_part(part_list *list, const gt_variant *variant, const gt_frame *frame)
+{
+    gt_report_part part = {variant, frame, list->parts.count + 1};
+    return gt_vec_push(list->allocator, &list->parts, part);
+}
+
 static bool add_variants(part_list *list, const gt_variant *variant)
 {
     if (!variant)
         return true;
-    if (variant->placement &&
-        !gt_vec_push(list->allocator, &list->parts, ((gt_report_part){variant, NULL, list->parts.count + 1})))
+    /* Without sizes to wait for, every run takes the placement that its providers did not refuse. */
+    if (variant->compiled && variant->refused.count && !variant->segments[0].symbol_count)
+        return add_variants(list, variant->refused.data[0].alternate);
+    if (variant->placement && !add_part(list, variant, NULL))
         return false;
     for (uint32_t k = 0; k < variant->refused.count; k++)
         if (!add_variants(list, variant->refused.data[k].alternate))
@@ -44,7 +44,7 @@ static bool add_frames(part_list *list, const gt_frame *frame)
     const gt_variant *leaf = frame->leaf;
     if (!leaf)
         return true;
-    if (!gt_vec_push(list->allocator, &list->parts, ((gt_report_part){leaf, frame, list->parts.count + 1})))
+    if (!add_part(list, leaf, frame))
         return false;
     for (uint32_t p = 0; p < frame->control_count; p++) {
         const gt_frame *bodies[2];
@@ -59,20 +59,20 @@ static bool add_frames(part_list *list, const gt_frame *frame)
     return true;
 }
 
-/* ---- parts of the document ------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static json_t *status_of(const gantry_session *session)
 {
     const gantry_error *e = &session->failure;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s}", "code", gantry_status_text(e->code), "stage",
-                     gantry_stage_text(e->stage), "node", e->node, "provider", e->provider, "message",
-                     e->message);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "code", gantry_status_text(e->code), "stage",
+                     gantry_stage_text(e->stage), "node", gt_report_string(e->node), "provider",
+                     gt_report_string(e->provider), "message", gt_report_string(e->message));
 }
 
 static json_t *model_of(const gantry_session *session)
 {
     json_t *model = json_object();
-    json_object_set_new(model, "path", session->path ? json_string(session->path) : json_null());
+    json_object_set_new(model, "path", gt_report_string(session->path));
     if (!session->model)
         return model;
     json_object_set_new(model, "ir_version", json_integer(session->model->ir_version));
@@ -81,207 +81,40 @@ static json_t *model_of(const gantry_session *session)
     json_t *opsets = json_object();
     for (uint32_t k = 0; k < session->model->opsets.count; k++) {
         const char *domain = session->model->opsets.data[k].domain;
-        json_object_set_new(opsets, domain[0] ? domain : "ai.onnx",
+        gt_report_set_named(opsets, domain[0] ? domain : "ai.onnx",
                             json_integer(session->model->opsets.data[k].version));
     }
     json_object_set_new(model, "opsets", opsets);
     return model;
 }
 
-/* How many nodes each provider could take, and got. */
-static void count_nodes(const gt_report_scope *scope, uint32_t provider, uint32_t *out_claimed,
-                        uint32_t *out_assigned)
-{
-    *out_claimed = *out_assigned = 0;
-    for (uint32_t p = 0; p < scope->part_count; p++) {
-        const gt_placement *placement = scope->parts[p].variant->placement;
-        for (uint32_t u = 0; u < placement->unit_count; u++) {
-            *out_claimed +=
-                placement->units[u].verdicts[provider].supported ? placement->units[u].node_count : 0;
-            *out_assigned += placement->units[u].provider == provider ? placement->units[u].node_count : 0;
-        }
-    }
-}
-
-static const char *library_version(const gantry_session *session, const gt_provider_entry *entry)
-{
-    return entry->info.version[0]          ? entry->info.version
-           : entry->plugin != GT_NO_PLUGIN ? session->runtime->plugins.data[entry->plugin]->version
-                                           : gantry_version();
-}
-
-static json_t *providers_of(const gt_report_scope *scope)
-{
-    const gantry_session *session = scope->session;
-    json_t *rows = json_array();
-    for (uint32_t k = 0; session->providers && k < session->provider_count; k++) {
-        const gt_session_provider *provider = &session->providers[k];
-        bool created = provider->entry && provider->entry->available;
-        uint32_t claimed, assigned;
-        count_nodes(scope, k, &claimed, &assigned);
-        json_t *row =
-            json_pack("{s:s, s:i, s:b, s:b, s:s, s:i, s:i, s:i}", "name", provider->name, "rank", (int)k + 1,
-                      "requested", 1, "created", created, "detail",
-                      provider->entry ? provider->entry->detail : "no provider of that name is loaded",
-                      "nodes_supported", (int)claimed, "nodes_assigned", (int)assigned, "nodes_executed",
-                      scope->run && scope->run->executed ? (int)assigned : 0);
-        if (created) {
-            const gantry_provider_info *info = &provider->entry->info;
-            json_object_set_new(row, "version", json_string(library_version(session, provider->entry)));
-            json_object_set_new(row, "domain", json_string(session->domains[provider->domain].name));
-            json_object_set_new(row, "precision",
-                                info->precision ? json_string(gantry_dtype_text(info->precision))
-                                                : json_string("model"));
-            json_object_set_new(row, "libraries", json_string(info->libraries));
-            json_object_set_new(row, "fingerprint", json_string(info->fingerprint));
-        }
-        json_array_append_new(rows, row);
-    }
-    return rows;
-}
-
-/* Providers that are loaded or failed to load but that the session did not ask for belong to the picture too.
- */
-static void add_other_providers(const gantry_session *session, json_t *rows)
-{
-    for (uint32_t k = 0; k < session->runtime->providers.count; k++) {
-        const gt_provider_entry *entry = session->runtime->providers.data[k];
-        bool listed = false;
-        for (uint32_t m = 0; session->providers && m < session->provider_count; m++)
-            listed |= session->providers[m].entry == entry;
-        if (!listed)
-            json_array_append_new(rows, json_pack("{s:s, s:n, s:b, s:b, s:s}", "name", entry->info.name,
-                                                  "rank", "requested", 0, "created", entry->available,
-                                                  "detail", entry->detail));
-    }
-}
-
-static json_t *phases_of(const gantry_session *session)
-{
-    json_t *rows = json_array();
-    double sum = 0;
-    for (uint32_t k = 0; k < session->phases.count; k++) {
-        json_array_append_new(rows, json_pack("{s:s, s:f}", "name", session->phases.data[k].name, "ms",
-                                              session->phases.data[k].ns / 1e6));
-        sum += session->phases.data[k].ns;
-    }
-    json_t *account = json_pack("{s:f, s:o}", "total_ms", session->create_ns / 1e6, "phases", rows);
-    json_object_set_new(account, "remainder_ms", json_real((session->create_ns - sum) / 1e6));
-    return account;
-}
-
-static json_t *runs_of(const gantry_run *run)
-{
-    if (!run)
-        return json_null();
-    json_t *row = json_object();
-    json_object_set_new(row, "count", json_integer((json_int_t)run->number));
-    json_object_set_new(row, "first_us", run->first_ns > 0 ? gt_report_us(run->first_ns) : json_null());
-    json_object_set_new(row, "last_us",
-                        run->last_end_ns ? gt_report_us((double)(run->last_end_ns - run->last_begin_ns))
-                                         : json_null());
-    json_object_set_new(row, "threads", json_integer(run->threads));
-    return row;
-}
-
-static json_t *options_of(const gantry_session *session)
-{
-    json_t *rows = json_array();
-    for (uint32_t k = 0; k < session->options.rows.count; k++) {
-        const gt_option_row *row = &session->options.rows.data[k];
-        json_array_append_new(rows, json_pack("{s:s, s:s?, s:s?, s:s?}", "key", row->key, "asked", row->asked,
-                                              "effective", row->effective, "origin", row->origin));
-    }
-    return rows;
-}
-
-static json_t *rewrites_of(const gantry_session *session)
-{
-    json_t *rows = json_array();
-    for (uint32_t k = 0; session->model && k < session->model->rewrites.count; k++) {
-        const gt_rewrite_record *record = &session->model->rewrites.data[k];
-        json_t *removed = json_array();
-        for (uint32_t m = 0; m < record->removed_count; m++)
-            json_array_append_new(removed, json_string(record->removed[m]));
-        json_array_append_new(rows, json_pack("{s:s, s:s?, s:s, s:s?, s:o, s:s?}", "rule", record->rule,
-                                              "node", record->node, "state", record->state, "guard",
-                                              record->guard, "removed", removed, "added", record->added));
-    }
-    return rows;
-}
-
-static json_t *notes_of(const gantry_session *session)
-{
-    json_t *rows = json_array();
-    for (uint32_t k = 0; session->model && k < session->model->notes.count; k++) {
-        const gt_note *note = &session->model->notes.data[k];
-        json_array_append_new(
-            rows, json_pack("{s:s, s:s?, s:s?}", "code", note->code, "node", note->node, "text", note->text));
-    }
-    return rows;
-}
-
-static json_t *totals_of(const gt_report_scope *scope)
-{
-    double chosen = scope->part_count ? scope->parts[0].variant->placement->chosen_ns : __builtin_nan("");
-    double all_cpu = scope->part_count ? scope->parts[0].variant->placement->all_cpu_ns : __builtin_nan("");
-    uint32_t below = 0;
-    for (uint32_t k = 0; k < scope->part_count; k++)
-        below += scope->parts[k].variant->placement->below_precision_count;
-    json_t *totals = json_object();
-    json_object_set_new(totals, "chosen_us", gt_report_us(chosen));
-    json_object_set_new(totals, "all_cpu_us", gt_report_us(all_cpu));
-    json_object_set_new(totals, "source", json_string("estimated"));
-    json_object_set_new(totals, "nodes_below_model_precision", json_integer(below));
-    return totals;
-}
-
-static json_t *domains_of(const gantry_session *session)
-{
-    json_t *rows = json_array();
-    for (uint32_t k = 0; session->domains && k < session->domain_count; k++) {
-        const gantry_domain_info *info = &session->domains[k].entry->info;
-        const char source[2] = {info->cost_source ? info->cost_source : 'a', 0};
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:s}", "name",
-                                              session->domains[k].name, "device", info->device,
-                                              "separate_memory", info->separate_memory, "to_device_us",
-                                              info->to_device_ns / 1e3, "to_host_us", info->to_host_ns / 1e3,
-                                              "to_device_gbps", info->to_device_bytes_per_ns, "to_host_gbps",
-                                              info->to_host_bytes_per_ns, "cost_source",
-                                              source[0] == 'm'   ? "measured"
-                                              : source[0] == 'e' ? "estimated"
-                                                                 : "assumed"));
-    }
-    return rows;
-}
-
-/* ---- the document ---------------------------------------------------------------------------- */
-
+/* Members stand in the order in which the schema has them. */
 static json_t *make_document(const gt_report_scope *scope)
 {
     const gantry_session *session = scope->session;
     json_t *document =
         json_pack("{s:s, s:i, s:s}", "schema", "gantry-report", "version", 1, "gantry", gantry_version());
+    json_t *nodes = gt_report_nodes(scope), *fusions = json_array();
+    json_t *kernels = gt_report_kernels(scope, fusions);
+    gt_report_time_nodes(nodes, kernels);
     json_object_set_new(document, "status", status_of(session));
     json_object_set_new(document, "model", model_of(session));
     json_object_set_new(document, "summary", json_array());
-    json_t *providers = providers_of(scope);
-    add_other_providers(session, providers);
-    json_object_set_new(document, "providers", providers);
-    json_object_set_new(document, "domains", domains_of(session));
-    json_object_set_new(document, "totals", totals_of(scope));
-    json_object_set_new(document, "nodes", gt_report_nodes(scope));
+    json_object_set_new(document, "providers", gt_report_providers(scope, nodes));
+    json_object_set_new(document, "domains", gt_report_domains(session));
+    json_object_set_new(document, "totals", json_object());
+    json_object_set_new(document, "nodes", nodes);
     json_object_set_new(document, "partitions", gt_report_partitions(scope));
     json_object_set_new(document, "boundaries", gt_report_boundaries(scope));
-    json_t *fusions = json_array();
-    json_object_set_new(document, "kernels", gt_report_kernels(scope, fusions));
+    json_object_set_new(document, "kernels", kernels);
     json_object_set_new(document, "fusions", fusions);
-    json_object_set_new(document, "creation", phases_of(session));
-    json_object_set_new(document, "run", runs_of(scope->run));
+    json_object_set_new(document, "creation", gt_report_creation(session));
+    json_object_set_new(document, "run", gt_report_run(scope));
     json_object_set_new(document, "plans", gt_report_plans(scope));
-    json_object_set_new(document, "rewrites", rewrites_of(session));
-    json_object_set_new(document, "notes", notes_of(session));
-    json_object_set_new(document, "options", options_of(session));
+    json_object_set_new(document, "rewrites", gt_report_rewrites(session));
+    json_object_set_new(document, "notes", gt_report_notes(session));
+    json_object_set_new(document, "options", gt_report_options(session));
+    json_object_set_new(document, "totals", gt_report_totals(scope, document));
     json_object_set_new(document, "summary", gt_report_summary(scope, document));
     return document;
 }
@@ -290,6 +123,7 @@ gantry_status gt_report_create(const gantry_session *session, const gantry_run *
                                gantry_report **out_report, gantry_error *err)
 {
     *out_report = NULL;
+    uint64_t begin = gt_now_ns();
     gantry_report *report = GT_NEW(session->allocator, gantry_report);
     if (!report)
         return gt_out_of_memory(err, GANTRY_STAGE_NONE);
@@ -304,6 +138,8 @@ gantry_status gt_report_create(const gantry_session *session, const gantry_run *
         report->root = make_document(&scope);
     pthread_mutex_unlock(lock);
     gt_vec_free(session->allocator, &list.parts);
+    json_object_set_new(json_object_get(report->root, "creation"), "report_ms",
+                        json_real((double)(gt_now_ns() - begin) / 1e6));
     if (!report->root) {
         gantry_report_destroy(&report);
         return gt_out_of_memory(err, GANTRY_STAGE_NONE);

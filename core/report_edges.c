@@ -1,87 +1,197 @@
-/* The report's rows for boundaries and plans: what crosses between domains and precisions, how often, and how
- * many bytes. */
+/* The report's rows for boundaries: what crosses between domains and precisions, who makes it and who reads
+ * it, how often, and how many bytes. */
 #include "report.h"
 
-static const char *partition_name(const gt_report_scope *scope, const gt_variant *variant, uint32_t partition,
-                                  const char *otherwise)
+/* Who is at one end: a provider, or the caller's memory. */
+static const char *end_name(const gt_report_scope *scope, const gt_variant *variant, uint32_t partition,
+                            uint32_t domain)
 {
     return partition == GT_NONE
-               ? otherwise
+               ? scope->session->domains[domain].name
                : scope->session->providers[variant->placement->partitions[partition].provider].name;
 }
 
-/* Executions and bytes of the copies of one value between two domains, in the last run. */
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* Executions, bytes and time of what one boundary caused, in the last run. */
 typedef struct traffic {
     uint64_t run_executions, run_bytes, total_executions;
-    bool counted;
+    double run_ns;
+    bool timed; /* every execution */
 } traffic;
+
+static bool has_host_boundary(const gt_placement *placement, uint32_t value)
+{
+    for (uint32_t k = 0; k < placement->boundary_count; k++)
+        if (placement->boundaries[k].value == value && placement->boundaries[k].source_domain != 0 &&
+            placement->boundaries[k].target_domain == 0)
+            return true;
+    return false;
+}
+
+/* Between two devices a value goes through the host: both copies are the boundary's, unless the host wanted
+ * the value itself. */
+static bool is_copy_of(const gt_plan *plan, const gt_step *step, const gt_boundary *boundary)
+{
+    if (step->kind != GT_STEP_TRANSFER || step->value != boundary->value)
+        return false;
+    uint32_t from = plan->slots[step->source].domain, to = plan->slots[step->target].domain;
+    if (from == to)
+        return false;
+    if (to == boundary->target_domain)
+        return from == boundary->source_domain || from == 0;
+    return from == boundary->source_domain && to == 0 && boundary->target_domain != 0 &&
+           !has_host_boundary(plan->variant->placement, boundary->value);
+}
 
 static void count_state(const gt_frame *frame, const gt_plan_state *state, const gt_boundary *boundary,
                         traffic *sum)
 {
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
         const gt_step *step = &state->plan->steps[k];
-        if (step->kind != GT_STEP_TRANSFER || step->value != boundary->value)
+        if (!is_copy_of(state->plan, step, boundary))
             continue;
-        uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
-        if (from == to || from != boundary->source_domain || to != boundary->target_domain)
-            continue;
-        bool now = state->run_number == frame->run->number;
-        uint64_t bytes = step->true_size ? state->true_bytes[k] : step->bytes;
-        sum->run_executions += now ? state->run_executions : 0;
-        sum->run_bytes += now ? state->run_executions * bytes : 0;
         sum->total_executions += state->executions;
+        if (!gt_report_ran(state, frame))
+            continue;
+        uint64_t bytes = step->true_size ? state->true_bytes[k] : step->bytes;
+        double ns = gt_report_step_ns(frame, state, k);
+        sum->run_executions += state->run_executions;
+        sum->run_bytes += state->run_executions * bytes;
+        sum->timed = sum->timed && ns == ns;
+        sum->run_ns += ns;
+    }
+}
+
+static size_t value_bytes(const gt_variant *variant, const gt_plan *plan, uint32_t value)
+{
+    const gt_plan_shape *shape = &plan->shapes[value];
+    uint64_t count = shape->dims ? 1 : 0;
+    for (uint32_t d = 0; shape->dims && d < shape->rank; d++)
+        count *= (uint64_t)shape->dims[d];
+    return gantry_dtype_bytes(variant->graph->values.data[value]->dtype, count);
+}
+
+/* A change of precision happens where the value is read, each time the reader runs. */
+static void count_readings(const gt_report_part *part, const gt_plan_state *state,
+                           const gt_boundary *boundary, traffic *sum)
+{
+    for (uint32_t k = 0; k < state->plan->step_count; k++) {
+        const gt_step *step = &state->plan->steps[k];
+        if (step->kind != GT_STEP_RUN || step->partition != boundary->target_partition)
+            continue;
+        sum->total_executions += state->executions;
+        if (!gt_report_ran(state, part->frame))
+            continue;
+        sum->run_executions += state->run_executions;
+        sum->run_bytes += state->run_executions * value_bytes(part->variant, state->plan, boundary->value);
     }
 }
 
 static traffic count_traffic(const gt_report_part *part, const gt_boundary *boundary)
 {
-    traffic sum = {.counted = part->frame != NULL};
+    bool device = boundary->source_domain != boundary->target_domain;
+    traffic sum = {.timed = device};
     for (uint32_t k = 0; part->frame && k < part->frame->states.count; k++)
-        count_state(part->frame, part->frame->states.data[k], boundary, &sum);
+        if (device)
+            count_state(part->frame, part->frame->states.data[k], boundary, &sum);
+        else
+            count_readings(part, part->frame->states.data[k], boundary, &sum);
     return sum;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The nodes that read the value where this boundary brings it. */
+static json_t *consumers_of(const gt_report_scope *scope, const gt_variant *variant,
+                            const gt_boundary *boundary)
+{
+    const gt_placement *placement = variant->placement;
+    json_t *names = json_array();
+    for (uint32_t k = 0; k < variant->graph->order.count; k++) {
+        uint32_t id = variant->graph->order.data[k];
+        const gt_node *node = variant->graph->nodes.data[id];
+        uint32_t partition = node->removed ? GT_NONE : placement->partition_of_node[id];
+        if (partition == GT_NONE)
+            continue;
+        uint32_t domain = placement->partitions[partition].control
+                              ? 0
+                              : scope->session->providers[placement->partitions[partition].provider].domain;
+        if (domain != boundary->target_domain ||
+            (boundary->source_domain == boundary->target_domain && partition != boundary->target_partition))
+            continue;
+        for (uint32_t m = 0; m < node->input_count; m++)
+            if (node->inputs[m] == boundary->value) {
+                json_array_append_new(names, gt_report_string(node->name));
+                break;
+            }
+    }
+    return names;
+}
+
+static void add_counts(const gt_report_scope *scope, const gt_report_part *part, const gt_boundary *boundary,
+                       json_t *row)
+{
+    if (!scope->run) {
+        json_object_set_new(row, "executions", json_string(GT_NOT_MEASURED));
+        json_object_set_new(row, "bytes", json_string(GT_NOT_MEASURED));
+        json_object_set_new(row, "executions_total", json_string(GT_NOT_MEASURED));
+        json_object_set_new(row, "us", json_string(GT_NOT_MEASURED));
+        return;
+    }
+    traffic sum = count_traffic(part, boundary);
+    bool timed = sum.timed && sum.run_executions;
+    json_object_set_new(row, "executions", gt_report_count(sum.run_executions));
+    json_object_set_new(row, "bytes", gt_report_count(sum.run_bytes));
+    json_object_set_new(row, "executions_total", gt_report_count(sum.total_executions));
+    json_object_set_new(row, "us", gt_report_measured_us(timed ? sum.run_ns : __builtin_nan("")));
+}
+
+static const char *direction_of(const gt_boundary *boundary)
+{
+    return boundary->source_domain == boundary->target_domain ? "inside"
+           : boundary->source_domain == 0                     ? "to_device"
+           : boundary->target_domain == 0                     ? "to_host"
+                                                              : "device_to_device";
 }
 
 static json_t *boundary_row(const gt_report_scope *scope, const gt_report_part *part,
                             const gt_boundary *boundary)
 {
     const gt_variant *variant = part->variant;
+    const gantry_session *session = scope->session;
+    const gt_value *value = variant->graph->values.data[boundary->value];
     bool device = boundary->source_domain != boundary->target_domain;
     bool outer = boundary->source_partition == GT_NONE || boundary->target_partition == GT_NONE;
-    const char *host = "host";
-    json_t *row = json_pack("{s:s, s:s, s:s, s:i}", "tensor",
-                            variant->graph->values.data[boundary->value]->name, "type",
+    json_t *row = json_pack("{s:o, s:s, s:s, s:i, s:s}", "tensor", gt_report_string(value->name), "type",
                             device                ? "device"
                             : boundary->precision ? "precision"
                                                   : "layout",
-                            "scope", outer ? "boundary" : "inner", "graph", (int)part->number);
-    json_object_set_new(row, "source",
-                        json_string(partition_name(scope, variant, boundary->source_partition, host)));
-    json_object_set_new(row, "target",
-                        json_string(partition_name(scope, variant, boundary->target_partition, host)));
+                            "scope", outer ? "boundary" : "inner", "graph", (int)part->number, "direction",
+                            direction_of(boundary));
+    json_object_set_new(
+        row, "source",
+        gt_report_string(end_name(scope, variant, boundary->source_partition, boundary->source_domain)));
+    json_object_set_new(
+        row, "target",
+        gt_report_string(end_name(scope, variant, boundary->target_partition, boundary->target_domain)));
     json_object_set_new(row, "source_domain",
-                        json_string(scope->session->domains[boundary->source_domain].name));
+                        gt_report_string(session->domains[boundary->source_domain].name));
     json_object_set_new(row, "target_domain",
-                        json_string(scope->session->domains[boundary->target_domain].name));
-    uint32_t producer = variant->graph->values.data[boundary->value]->producer;
+                        gt_report_string(session->domains[boundary->target_domain].name));
     json_object_set_new(row, "producer",
-                        producer == GT_NONE ? json_null()
-                                            : json_string(variant->graph->nodes.data[producer]->name));
-    json_object_set_new(row, "bytes_typical", json_real(boundary->bytes));
+                        gt_report_string(value->producer == GT_NONE
+                                             ? NULL
+                                             : variant->graph->nodes.data[value->producer]->name));
+    json_object_set_new(row, "consumers", consumers_of(scope, variant, boundary));
+    json_object_set_new(row, "graph_input", json_boolean(value->input_index >= 0));
+    json_object_set_new(row, "graph_output", json_boolean(value->is_output && boundary->target_domain == 0));
+    json_object_set_new(row, "bytes_typical", gt_report_number(boundary->bytes));
     json_object_set_new(row, "estimate_us", gt_report_us(boundary->estimate_ns));
     json_object_set_new(row, "estimate_source", json_string("estimated"));
-    traffic sum = count_traffic(part, boundary);
-    bool counted = sum.counted && device;
-    json_object_set_new(row, "executions",
-                        counted ? json_integer((json_int_t)sum.run_executions) : json_string("not measured"));
-    json_object_set_new(row, "bytes",
-                        counted ? json_integer((json_int_t)sum.run_bytes) : json_string("not measured"));
-    json_object_set_new(row, "executions_total",
-                        counted ? json_integer((json_int_t)sum.total_executions)
-                                : json_string("not measured"));
-    json_object_set_new(row, "us", json_string("not measured"));
+    add_counts(scope, part, boundary, row);
     json_object_set_new(row, "pinned", json_false());
-    json_object_set_new(row, "synchronizing", json_boolean(device && boundary->target_domain == 0));
+    json_object_set_new(row, "synchronizing", json_boolean(device && boundary->source_domain != 0));
     return row;
 }
 
@@ -94,75 +204,4 @@ json_t *gt_report_boundaries(const gt_report_scope *scope)
             json_array_append_new(rows, boundary_row(scope, &scope->parts[p], &placement->boundaries[k]));
     }
     return rows;
-}
-
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-static json_t *plan_key(const gt_plan *plan)
-{
-    const gt_exprs *exprs = &plan->variant->graph->model->exprs;
-    const gt_segment *segment = &plan->variant->segments[plan->segment];
-    json_t *key = json_object();
-    for (uint32_t k = 0; k < segment->symbol_count; k++) {
-        const gt_symbol *symbol = &exprs->symbols.data[segment->symbols[k]];
-        json_object_set_new(key, symbol->name,
-                            plan->key[k] == INT64_MIN ? json_string("not known before the run")
-                                                      : json_integer(plan->key[k]));
-    }
-    return key;
-}
-
-static json_t *plan_row(const gt_report_scope *scope, const gt_report_part *part, const gt_plan *plan)
-{
-    static const char *const KINDS[] = {"transfer", "convert", "run", "wait", "control"};
-    json_t *steps = json_object();
-    for (int kind = 0; kind < 5; kind++) {
-        uint32_t count = 0;
-        for (uint32_t k = 0; k < plan->step_count; k++)
-            count += plan->steps[k].kind == (gt_step_kind)kind;
-        json_object_set_new(steps, KINDS[kind], json_integer(count));
-    }
-    json_t *arenas = json_object();
-    for (uint32_t d = 0; d < scope->session->domain_count; d++)
-        json_object_set_new(arenas, scope->session->domains[d].name,
-                            json_integer((json_int_t)plan->arena_bytes[d]));
-    json_t *row = json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "number", (int)plan->number, "graph",
-                            (int)part->number, "segment", (int)plan->segment, "key", plan_key(plan), "steps",
-                            steps, "arena_bytes", arenas);
-    json_object_set_new(row, "plan_bytes", json_integer((json_int_t)plan->arena.total_bytes));
-    json_object_set_new(row, "bind_us", gt_report_us(plan->bind_ns));
-    json_object_set_new(row, "core_bind_us", gt_report_us(plan->core_bind_ns));
-    return row;
-}
-
-static void note_executions(const gt_report_part *part, const gt_plan *plan, json_t *row)
-{
-    uint64_t total = 0, last = 0;
-    for (uint32_t k = 0; part->frame && k < part->frame->states.count; k++) {
-        const gt_plan_state *state = part->frame->states.data[k];
-        if (state->plan != plan)
-            continue;
-        total = state->executions;
-        last = state->run_number == part->frame->run->number ? state->run_executions : 0;
-    }
-    json_object_set_new(row, "executions_total", json_integer((json_int_t)total));
-    json_object_set_new(row, "executions", json_integer((json_int_t)last));
-}
-
-json_t *gt_report_plans(const gt_report_scope *scope)
-{
-    json_t *rows = json_array();
-    for (uint32_t p = 0; p < scope->part_count; p++) {
-        const gt_variant *variant = scope->parts[p].variant;
-        for (uint32_t k = 0; k < variant->plans.count; k++) {
-            json_t *row = plan_row(scope, &scope->parts[p], variant->plans.data[k]);
-            note_executions(&scope->parts[p], variant->plans.data[k], row);
-            json_array_append_new(rows, row);
-        }
-    }
-    json_t *cache =
-        json_pack("{s:o, s:i, s:i, s:i, s:i}", "rows", rows, "made", (int)scope->session->plans_made, "kept",
-                  (int)scope->session->plan_count, "evicted", (int)scope->session->plans_evicted, "limit",
-                  (int)scope->session->options.plan_cache);
-    return cache;
 }

@@ -4,20 +4,9 @@
 
 #define MAX_LINES 5
 
-static double number_at(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : 0;
-}
-
-static const char *text_at(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-GANTRY_PRINTF(4, 5)
-static void add_line(json_t *lines, double us, const char *evidence, const char *format, ...)
+/* us and share may be NAN. */
+GANTRY_PRINTF(5, 6)
+static void add_line(json_t *lines, double us, double share, const char *evidence, const char *format, ...)
 {
     if (json_array_size(lines) >= MAX_LINES)
         return;
@@ -26,10 +15,13 @@ static void add_line(json_t *lines, double us, const char *evidence, const char 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    json_t *line = json_pack("{s:s, s:s}", "text", text, "evidence", evidence);
-    json_object_set_new(line, "us", us > 0 ? json_real(us) : json_null());
+    json_t *line = json_pack("{s:o, s:s}", "text", gt_report_string(text), "evidence", evidence);
+    json_object_set_new(line, "us", gt_report_number(us));
+    json_object_set_new(line, "share", gt_report_number(share));
     json_array_append_new(lines, line);
 }
+
+static const double nothing = __builtin_nan("");
 
 static void say_missing_providers(const json_t *document, json_t *lines)
 {
@@ -38,34 +30,69 @@ static void say_missing_providers(const json_t *document, json_t *lines)
     json_array_foreach(json_object_get(document, "providers"), k,
                        row) if (json_is_true(json_object_get(row, "requested")) &&
                                 json_is_false(json_object_get(row, "created")))
-        add_line(lines, 0, "providers", "provider %s was asked for and is not there: %s",
-                 text_at(row, "name"), text_at(row, "detail"));
+        add_line(lines, nothing, nothing, "providers", "provider %s was asked for and is not there: %.500s",
+                 gt_report_text_at(row, "name"), gt_report_text_at(row, "detail"));
 }
+
+static double wall_us(const json_t *document)
+{
+    const json_t *account = json_object_get(json_object_get(document, "run"), "account");
+    const json_t *wall = json_object_get(account, "wall_us");
+    return json_is_number(wall) ? json_number_value(wall) : nothing;
+}
+
+/* ---- where, and how long ---------------------------------------------------------------------- */
 
 static void say_where(const json_t *document, json_t *lines)
 {
-    char text[400] = "";
-    size_t k, used = 0, at_bind = 0, total = 0;
+    char text[500] = "";
+    size_t k, used = 0;
     json_t *row;
+    const json_t *nodes = json_object_get(json_object_get(document, "totals"), "nodes");
+    double total = 0;
     json_array_foreach(json_object_get(document, "providers"), k, row)
     {
-        int nodes = (int)number_at(row, "nodes_assigned");
-        if (nodes && used < sizeof text - 100)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%d on %s", used ? ", " : "", nodes,
-                                     text_at(row, "name"));
-        total += (size_t)nodes;
+        double assigned = gt_report_number_at(row, "nodes_assigned");
+        if (assigned > 0 && used + 100 < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.0f on %.64s", used ? ", " : "",
+                                     assigned, gt_report_text_at(row, "name"));
+        total += assigned;
     }
-    json_array_foreach(json_object_get(document, "nodes"), k, row) at_bind +=
-        strcmp(text_at(row, "state"), "at_bind") == 0;
-    if (at_bind && used < sizeof text - 100)
-        snprintf(text + used, sizeof text - used, "%s%zu are shape arithmetic, done when a shape is bound",
-                 used ? "; " : "", at_bind);
-    double us = number_at(json_object_get(document, "totals"), "chosen_us");
-    if (us > 0)
-        add_line(lines, us, "totals", "%zu nodes run: %s; estimated %.3f ms a run", total, text, us / 1e3);
-    else
-        add_line(lines, 0, "nodes", "%zu nodes run: %s", total, text);
+    static const struct {
+        const char *state, *text;
+    } OTHERS[] = {{"at_bind", "are shape arithmetic, done when a shape is bound"},
+                  {"removed", "were removed by passes"},
+                  {"waiting", "are in branches not chosen so far"},
+                  {"unplaced", "have no provider"},
+                  {"not_placed", "were not placed"}};
+    for (size_t m = 0; m < sizeof OTHERS / sizeof *OTHERS; m++)
+        if (gt_report_number_at(nodes, OTHERS[m].state) > 0 && used + 80 < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.0f %s", used ? "; " : "",
+                                     gt_report_number_at(nodes, OTHERS[m].state), OTHERS[m].text);
+    add_line(lines, nothing, nothing, "totals.nodes", "%.0f of the %.0f nodes of the file run: %s", total,
+             gt_report_number_at(nodes, "in_file"), text);
 }
+
+static void say_times(const json_t *document, json_t *lines)
+{
+    const json_t *run = json_object_get(document, "run"), *steady = json_object_get(run, "steady");
+    double estimate = gt_report_number_at(json_object_get(document, "totals"), "chosen_us");
+    double first = gt_report_number_at(run, "first_us"), p50 = gt_report_number_at(steady, "p50_us");
+    char said[64] = "";
+    if (estimate > 0)
+        snprintf(said, sizeof said, "; estimated were %.3f ms", estimate / 1e3);
+    if (p50 > 0)
+        add_line(lines, p50, nothing, "run",
+                 "a run takes %.3f ms (half of the last %.0f), the first took %.3f ms%s", p50 / 1e3,
+                 gt_report_number_at(steady, "kept"), first / 1e3, said);
+    else if (first > 0)
+        add_line(lines, first, nothing, "run", "the first run took %.3f ms%s; run more for a steady time",
+                 first / 1e3, said);
+    else if (estimate > 0)
+        add_line(lines, estimate, nothing, "totals", "estimated %.3f ms a run; not measured", estimate / 1e3);
+}
+
+/* ---- crossings --------------------------------------------------------------------------------- */
 
 /* The nodes that better providers refused, for the line about crossings: they are what makes islands. */
 static void list_causes(const json_t *document, char *text, size_t bytes)
@@ -75,13 +102,15 @@ static void list_causes(const json_t *document, char *text, size_t bytes)
     json_array_foreach(json_object_get(document, "nodes"), k, row)
     {
         const json_t *first = json_array_get(json_object_get(row, "candidates"), 0);
-        if (strcmp(text_at(row, "state"), "placed") != 0 || !first || !text_at(first, "reason")[0])
+        if (strcmp(gt_report_text_at(row, "state"), "placed") != 0 || !first ||
+            !gt_report_text_at(first, "reason")[0])
             continue;
         if (++count > 4 || used + 160 > bytes)
             continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%.60s (%.30s: %s)",
-                                 used ? ", " : "; off the first provider are ", text_at(row, "name"),
-                                 text_at(row, "op"), text_at(first, "reason"));
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%.60s (%.30s: %.40s)",
+                             used ? ", " : "; off the first provider are ", gt_report_text_at(row, "name"),
+                             gt_report_text_at(row, "op"), gt_report_text_at(first, "reason"));
     }
     if (count > 4 && used + 32 < bytes)
         snprintf(text + used, bytes - used, " and %zu more", count - 4);
@@ -91,26 +120,34 @@ static void say_crossings(const json_t *document, json_t *lines)
 {
     size_t k, count = 0;
     json_t *row;
-    double us = 0, bytes = 0;
+    double estimate = 0, typical = 0, measured = 0;
+    bool timed = wall_us(document) > 0;
     json_array_foreach(json_object_get(document, "boundaries"), k, row)
     {
-        if (strcmp(text_at(row, "type"), "device") != 0 || strcmp(text_at(row, "scope"), "inner") != 0)
+        if (strcmp(gt_report_text_at(row, "type"), "device") != 0 ||
+            strcmp(gt_report_text_at(row, "scope"), "inner") != 0)
             continue;
         count++;
-        us += number_at(row, "estimate_us");
-        bytes += number_at(row, "bytes_typical");
+        estimate += gt_report_number_at(row, "estimate_us");
+        typical += gt_report_number_at(row, "bytes_typical");
+        measured += gt_report_number_at(row, "us");
+        timed = timed && json_is_number(json_object_get(row, "us"));
     }
     if (!count)
         return;
-    double total = number_at(json_object_get(document, "totals"), "chosen_us");
+    double us = timed ? measured : estimate;
+    double total =
+        timed ? wall_us(document) : gt_report_number_at(json_object_get(document, "totals"), "chosen_us");
     char share[48] = "", causes[600] = "";
     if (total > 0)
         snprintf(share, sizeof share, ", %.0f %% of it", 100 * us / total);
     list_causes(document, causes, sizeof causes);
-    add_line(lines, us, "boundaries",
-             "%zu crossings between devices move %.0f bytes, estimated %.3f ms a run%s%s", count, bytes,
-             us / 1e3, share, causes);
+    add_line(lines, us, total > 0 ? us / total : nothing, "boundaries",
+             "%zu crossings between devices move %.0f bytes, %s %.3f ms a run%s%s", count, typical,
+             timed ? "measured" : "estimated", us / 1e3, share, causes);
 }
+
+/* ---- decisions and kernels --------------------------------------------------------------------- */
 
 static void say_worth(const json_t *document, json_t *lines)
 {
@@ -119,29 +156,36 @@ static void say_worth(const json_t *document, json_t *lines)
     const char *node = "";
     json_array_foreach(json_object_get(document, "nodes"), k, row)
         json_array_foreach(json_object_get(row, "candidates"), m,
-                           verdict) if (strcmp(text_at(verdict, "reason"), "island_not_worth") == 0)
+                           verdict) if (strcmp(gt_report_text_at(verdict, "reason"), "island_not_worth") == 0)
     {
         count++;
         if (!first) {
             first = verdict;
-            node = text_at(row, "name");
+            node = gt_report_text_at(row, "name");
         }
     }
     if (first)
-        add_line(lines, number_at(first, "boundary_us"), "nodes",
-                 "%zu nodes were kept off %s: their boundaries cost more than they gain (%s: %.3f us there, "
+        add_line(lines, gt_report_number_at(first, "boundary_us"), nothing, "nodes",
+                 "%zu nodes were kept off %.64s: their boundaries cost more than they gain (%.100s: %.3f us "
+                 "there, "
                  "%.3f us here, %.3f us of boundary)",
-                 count, text_at(first, "provider"), node, number_at(first, "estimate_here_us"),
-                 number_at(first, "estimate_there_us"), number_at(first, "boundary_us"));
+                 count, gt_report_text_at(first, "provider"), node,
+                 gt_report_number_at(first, "estimate_here_us"),
+                 gt_report_number_at(first, "estimate_there_us"), gt_report_number_at(first, "boundary_us"));
 }
 
 static void say_precision(const json_t *document, json_t *lines)
 {
-    int below = (int)number_at(json_object_get(document, "totals"), "nodes_below_model_precision");
-    if (below)
-        add_line(lines, 0, "nodes",
-                 "%d nodes run below the model's precision, because a provider that does so was asked for",
+    double below = gt_report_number_at(json_object_get(document, "totals"), "nodes_below_model_precision");
+    if (below > 0)
+        add_line(lines, nothing, nothing, "nodes",
+                 "%.0f nodes run below the model's precision, because a provider that does so was asked for",
                  below);
+}
+
+static bool is_slow(const char *kernel)
+{
+    return strncmp(kernel, "gemm:", 5) == 0 || strncmp(kernel, "ref", 3) == 0;
 }
 
 static void say_slow_kernels(const json_t *document, json_t *lines)
@@ -149,28 +193,65 @@ static void say_slow_kernels(const json_t *document, json_t *lines)
     size_t k, count = 0;
     json_t *row, *first = NULL;
     json_array_foreach(json_object_get(document, "kernels"), k,
-                       row) if (strstr(text_at(row, "kernel"), "gemm:") == text_at(row, "kernel") ||
-                                strstr(text_at(row, "kernel"), "ref") == text_at(row, "kernel"))
+                       row) if (is_slow(gt_report_text_at(row, "kernel")))
     {
         count++;
         first = first ? first : row;
     }
-    if (first)
-        add_line(lines, 0, "kernels", "%zu kernels run in a slow implementation (%s, first for %s)", count,
-                 text_at(first, "kernel"),
-                 json_string_value(json_array_get(json_object_get(first, "nodes"), 0)));
+    if (!first)
+        return;
+    const char *node = json_string_value(json_array_get(json_object_get(first, "nodes"), 0));
+    add_line(lines, nothing, nothing, "kernels",
+             "%zu kernels run in a slow implementation (%.60s, first for %.100s)", count,
+             gt_report_text_at(first, "kernel"), node ? node : "no node");
+}
+
+/* The implementation that most of a timed run went to. */
+static void say_largest(const json_t *document, json_t *lines)
+{
+    size_t k, count = 0;
+    json_t *row, *sums = json_object();
+    const char *key, *largest = "";
+    double us = 0, wall = wall_us(document);
+    json_array_foreach(json_object_get(document, "kernels"), k, row)
+    {
+        char name[300];
+        snprintf(name, sizeof name, "%.120s (%.120s)", gt_report_text_at(row, "op"),
+                 gt_report_text_at(row, "kernel"));
+        double sum = gt_report_number_at(sums, name) + gt_report_number_at(row, "us");
+        json_object_set_new_nocheck(sums, name, json_real(sum));
+    }
+    json_object_foreach(sums, key, row) if (json_number_value(row) > us)
+    {
+        us = json_number_value(row);
+        largest = key;
+    }
+    json_array_foreach(json_object_get(document, "kernels"), k, row)
+    {
+        size_t length = strlen(gt_report_text_at(row, "op"));
+        count += strncmp(largest, gt_report_text_at(row, "op"), length) == 0 && largest[length] == ' ' &&
+                 strncmp(largest + length + 2, gt_report_text_at(row, "kernel"),
+                         strlen(gt_report_text_at(row, "kernel"))) == 0;
+    }
+    if (us > 0 && wall > 0)
+        add_line(lines, us, us / wall, "kernels", "%.0f %% of the last run is %s in %zu kernel%s, %.3f ms",
+                 100 * us / wall, largest, count, count == 1 ? "" : "s", us / 1e3);
+    json_decref(sums);
 }
 
 json_t *gt_report_summary(const gt_report_scope *scope, const json_t *document)
 {
     json_t *lines = json_array();
     if (scope->session->failure.code)
-        add_line(lines, 0, "status", "the session could not be created: %s", scope->session->failure.message);
+        add_line(lines, nothing, nothing, "status", "the session could not be created: %s",
+                 scope->session->failure.message);
     say_missing_providers(document, lines);
     say_where(document, lines);
     say_crossings(document, lines);
+    say_times(document, lines);
     say_worth(document, lines);
     say_precision(document, lines);
     say_slow_kernels(document, lines);
+    say_largest(document, lines);
     return lines;
 }

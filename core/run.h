@@ -20,6 +20,22 @@ typedef struct gt_run_input {
     uint64_t count;
 } gt_run_input;
 
+#define GT_RUN_TIMES 256u
+
+/* How long runs took: the first two, and the last ones of those after them that made no plan. */
+typedef struct gt_run_times {
+    uint64_t finished; /* runs that ended well */
+    double first_ns, second_ns;
+    uint64_t steady_count; /* the last GT_RUN_TIMES of them are kept */
+    uint64_t steady_ns[GT_RUN_TIMES];
+} gt_run_times;
+
+/* How plans were found: as in the execution before, among those this run holds, in the session's cache, or
+ * made anew. */
+typedef struct gt_plan_lookups {
+    uint64_t same, held, cached, made;
+} gt_plan_lookups;
+
 typedef struct gt_worker gt_worker; /* worker.c: the thread of start, and of deadlines */
 
 struct gantry_run {
@@ -40,7 +56,10 @@ struct gantry_run {
     bool executed;   /* outputs are those of an execution */
     int threads;     /* of this execution */
     uint64_t last_begin_ns, last_end_ns;
-    double first_ns;
+    gt_run_times times;
+    gt_plan_lookups plans;
+    uint64_t stamps; /* clock readings of the last execution; with timing only */
+    double stamp_ns; /* what one of them costs; 0 without timing */
     gt_worker *worker;
 };
 

@@ -1,6 +1,27 @@
 /* The runtime's life: the host domain, the linked-in CPU provider, and the lists of what was loaded. */
 #include "runtime.h"
 
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+/* What the processor calls itself; the kernel's list takes milliseconds to read on large machines. */
+static void name_processor(char *out_text, size_t bytes)
+{
+    snprintf(out_text, bytes, "the host's memory");
+#if defined(__x86_64__)
+    unsigned words[13] = {0};
+    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u)
+        return;
+    for (unsigned k = 0; k < 3; k++)
+        __get_cpuid(0x80000002u + k, &words[4 * k], &words[4 * k + 1], &words[4 * k + 2], &words[4 * k + 3]);
+    const char *name = (const char *)words;
+    snprintf(out_text, bytes, "%s", name + strspn(name, " "));
+#endif
+}
+
 static gantry_status add_host_domain(gantry_runtime *runtime, gantry_error *err)
 {
     gt_domain_entry *host = GT_NEW(&runtime->allocator, gt_domain_entry);
@@ -11,13 +32,14 @@ static gantry_status add_host_domain(gantry_runtime *runtime, gantry_error *err)
     host->info = (gantry_domain_info){
         .struct_bytes = sizeof host->info, .alignment = 64, .has_clock = 1, .cost_source = 'a'};
     snprintf(host->info.name, sizeof host->info.name, "host");
-    snprintf(host->info.device, sizeof host->info.device, "the host's memory");
+    name_processor(host->info.device, sizeof host->info.device);
     return GANTRY_OK;
 }
 
 /* The CPU provider obeys the contract of a plugin, so it is checked and registered as one. */
 static gantry_status add_cpu_provider(gantry_runtime *runtime, gantry_error *err)
 {
+    uint64_t begin = gt_now_ns();
     gt_host_table_init(&runtime->host, runtime, "");
     gantry_plugin plugin = {.struct_bytes = sizeof plugin};
     GT_TRY(gt_cpu_plugin_open(&runtime->host, GANTRY_PROVIDER_ABI, &plugin, err));
@@ -33,6 +55,7 @@ static gantry_status add_cpu_provider(gantry_runtime *runtime, gantry_error *err
         return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_PLUGIN, NULL,
                        "the linked-in provider is not named \"cpu\"");
     runtime->cpu_provider = runtime->providers.data[runtime->cpu];
+    runtime->cpu_load_ns = (double)(gt_now_ns() - begin);
     return GANTRY_OK;
 }
 

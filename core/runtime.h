@@ -64,8 +64,9 @@ struct gantry_runtime {
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
     uint32_t session_count;
-    uint32_t cpu;     /* index of the provider "cpu" */
-    gantry_host host; /* what the CPU provider was opened with */
+    uint32_t cpu;       /* index of the provider "cpu" */
+    double cpu_load_ns; /* opening the CPU provider */
+    gantry_host host;   /* what the CPU provider was opened with */
     gantry_plugin cpu_plugin;
     const gt_provider_entry *cpu_provider; /* NULL until it is registered */
 };

@@ -5,11 +5,15 @@
 #include "base/clock.h"
 #include "graph/infer.h"
 
+static void add_phase(gantry_session *session, const char *name, double ns)
+{
+    /* A phase that can't be noted only makes the remainder larger. */
+    (void)gt_vec_push(session->allocator, &session->phases, ((gt_phase){name, ns}));
+}
+
 void gt_session_phase(gantry_session *session, const char *name, uint64_t since_ns)
 {
-    gt_phase phase = {name, (double)(gt_now_ns() - since_ns)};
-    /* A phase that can't be noted only makes the remainder larger. */
-    (void)gt_vec_push(session->allocator, &session->phases, phase);
+    add_phase(session, name, (double)(gt_now_ns() - since_ns));
 }
 
 /* ---- folding --------------------------------------------------------------------------------- */
@@ -19,6 +23,7 @@ static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, 
                               gantry_tensor *outputs, gt_arena *arena, gantry_error *err)
 {
     gantry_session *session = self;
+    uint64_t begin = gt_now_ns();
     gt_provider_entry *entry = session->runtime->providers.data[session->evaluator];
     const gt_node *n = graph->nodes.data[node];
     if (!entry->table || !entry->table->evaluate)
@@ -46,6 +51,7 @@ static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, 
     if (status == GANTRY_OK)
         status = entry->table->evaluate(entry->table->self, &view.view, 0, inputs, outputs, err);
     gt_arena_clear(&scratch);
+    session->fold_ns += (double)(gt_now_ns() - begin);
     return status;
 }
 
@@ -159,8 +165,8 @@ static gantry_status bind_static(gantry_session *session, gantry_error *err)
         return GANTRY_OK;
     gt_env env = {0};
     gt_plan *plan = NULL;
-    bool refused;
-    gantry_status status = gt_bind_segment(root, 0, &env, &plan, &refused, err);
+    bool refused, made;
+    gantry_status status = gt_bind_segment(root, 0, &env, &plan, &refused, &made, err);
     gt_plan_release(session, &plan);
     gt_env_free(session->allocator, &env);
     return status;
@@ -230,10 +236,24 @@ static gantry_status simplify_model(gantry_session *session, gantry_error *err)
     gt_infer_options infer = {session->options.dims.data, session->options.dims.count};
     uint64_t begin = gt_now_ns();
     gantry_status status = gt_infer_inputs(session->model, &infer, err);
-    if (status == GANTRY_OK)
-        status = gt_session_simplify(session, session->model->root, err);
-    gt_session_phase(session, "simplify", begin);
+    gt_session_phase(session, "infer_inputs", begin);
+    GT_TRY(status);
+    begin = gt_now_ns();
+    status = gt_session_simplify(session, session->model->root, err);
+    add_phase(session, "simplify", (double)(gt_now_ns() - begin) - session->fold_ns);
+    add_phase(session, "fold", session->fold_ns);
     return status;
+}
+
+/* A body is placed while its control node is compiled. */
+static double placing_ns(const gt_variant *variant)
+{
+    double ns = variant->place_ns;
+    for (uint32_t p = 0; variant->programs && p < variant->placement->partition_count; p++)
+        for (int b = 0; b < 2; b++)
+            if (variant->programs[p].bodies[b])
+                ns += placing_ns(variant->programs[p].bodies[b]);
+    return ns;
 }
 
 static gantry_status compile_model(gantry_session *session, gantry_error *err)
@@ -241,10 +261,9 @@ static gantry_status compile_model(gantry_session *session, gantry_error *err)
     GT_TRY(gt_variant_create(session, NULL, session->model->root, &session->root, err));
     uint64_t begin = gt_now_ns();
     gantry_status status = gt_variant_compile(session->root, err);
-    double total = (double)(gt_now_ns() - begin);
-    gt_phase phases[2] = {{"place", session->root->place_ns}, {"compile", total - session->root->place_ns}};
-    for (int k = 0; k < 2; k++)
-        (void)gt_vec_push(session->allocator, &session->phases, phases[k]);
+    double total = (double)(gt_now_ns() - begin), placing = placing_ns(session->root);
+    add_phase(session, "place", placing);
+    add_phase(session, "compile", total - placing);
     if (status != GANTRY_OK)
         return status;
     begin = gt_now_ns();
@@ -263,14 +282,17 @@ static gantry_status build(gantry_session *session, const gantry_options *option
 {
     uint64_t begin = gt_now_ns();
     GT_TRY(gt_options_resolve(session->allocator, options, &session->options, err));
+    gt_session_phase(session, "options", begin);
     if (session->options.numeric_check)
         return gt_fail(
             err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, NULL,
             "the option numeric_check=on is not available in version %s; compare outputs with a session of "
             "providers=cpu instead",
             gantry_version());
-    GT_TRY(find_providers(session, err));
-    gt_session_phase(session, "options", begin);
+    begin = gt_now_ns();
+    gantry_status status = find_providers(session, err);
+    gt_session_phase(session, "find_providers", begin);
+    GT_TRY(status);
     GT_TRY(read_model(session, from, err));
     GT_TRY(bind_domains(session, err));
     GT_TRY(simplify_model(session, err));

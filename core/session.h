@@ -12,6 +12,8 @@ typedef struct gt_session_provider {
     const char *name;
     gt_provider_entry *entry; /* NULL: no such provider is loaded */
     uint32_t domain;          /* session domain */
+    /* What creation spent in it: judging, compiling, reshaping. */
+    double judge_ns, compile_ns, bind_ns;
 } gt_session_provider;
 
 typedef struct gt_session_domain {
@@ -20,7 +22,7 @@ typedef struct gt_session_domain {
 } gt_session_domain;
 
 typedef struct gt_phase {
-    const char *name; /* "read", "infer", "simplify", "place", "compile" ... */
+    const char *name; /* "read", "infer", "simplify", "fold", "place", "compile" ... */
     double ns;
 } gt_phase;
 
@@ -49,7 +51,7 @@ struct gantry_session {
     atomic_uint run_count;       /* gantry_run objects alive */
     atomic_uint executing_count; /* of them, those that execute now */
     GT_VEC(gt_phase) phases;
-    double create_ns;
+    double create_ns, fold_ns;
     bool created;
     gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
 };

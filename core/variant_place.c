@@ -34,6 +34,7 @@ typedef struct judge_self {
     const gantry_provider *table;
     const shown_graph *shown;
     const gt_options *options;
+    double ns; /* spent in the provider */
 } judge_self;
 
 /* Placement asks about another graph now: the body of a composite, or the graph after one was expanded. */
@@ -51,12 +52,16 @@ static gantry_status show_graph(void *self, const gt_graph *graph, gantry_error 
 static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *nodes, uint32_t count,
                            gantry_verdict *out_verdict)
 {
-    const judge_self *judge = self;
+    judge_self *judge = self;
     const shown_graph *shown = judge->shown;
     for (uint32_t k = 0; k < count && k < shown->capacity; k++)
         shown->indexes[k] = shown->view.node_index[nodes[k]];
     out_verdict->session_options = judge->options;
-    return judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
+    uint64_t begin = gt_now_ns();
+    gantry_status status =
+        judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
+    judge->ns += (double)(gt_now_ns() - begin);
+    return status;
 }
 
 static void describe_domains(const gantry_session *session, gt_place_domain *domains)
@@ -87,7 +92,7 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
     for (uint32_t k = 0; k < session->provider_count; k++) {
         const gt_session_provider *p = &session->providers[k];
         bool available = p->entry && p->entry->available;
-        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown, &session->options};
+        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown, &session->options, 0};
         providers[k] =
             (gt_place_provider){.name = p->name,
                                 .domain = p->domain,
@@ -122,6 +127,8 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
     gt_placement_destroy(session->allocator, &variant->placement);
     status = gt_place(variant->graph, providers, session->provider_count, domains, session->domain_count,
                       &options, &variant->placement, err);
+    for (uint32_t k = 0; k < session->provider_count && !session->created; k++)
+        session->providers[k].judge_ns += selves[k].ns;
 done:
     gt_arena_clear(&arena);
     return status;
@@ -207,6 +214,8 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
     uint64_t begin = gt_now_ns();
     gantry_status status = table->compile(table->self, &args, &slot->program, err);
     slot->compile_ns = (double)(gt_now_ns() - begin);
+    if (!session->created)
+        provider->compile_ns += slot->compile_ns;
     if (status != GANTRY_OK && err)
         snprintf(err->provider, sizeof err->provider, "%s", provider->name);
     return status;
