@@ -62,8 +62,14 @@ const char *gt_report_source(char source); /* 'm': "measured" ... */
 bool gt_report_ran(const gt_plan_state *state, const gt_frame *frame);
 /* How long the work of a step took in the last run, whichever clock knows; NAN: not measured. */
 double gt_report_step_ns(const gt_frame *frame, const gt_plan_state *state, uint32_t step);
-/* Executions of a partition in the last run, and what its steps took; *out_ns may be NAN. */
-uint64_t gt_report_partition_ran(const gt_report_part *part, uint32_t partition, double *out_ns);
+/* What a partition did in the last run. */
+typedef struct gt_report_ran_partition {
+    uint64_t executions;
+    double ns; /* of its work, whichever clock knows; NAN: not measured */
+    double
+        launch_ns; /* of the calling thread, to hand the work to a device; NAN: not measured, or the host's */
+} gt_report_ran_partition;
+gt_report_ran_partition gt_report_partition_ran(const gt_report_part *part, uint32_t partition);
 
 json_t *gt_report_run(const gt_report_scope *scope);
 
@@ -79,7 +85,7 @@ json_t *gt_report_notes(const gantry_session *session);
 json_t *gt_report_nodes(const gt_report_scope *scope);                    /* report_nodes.c */
 json_t *gt_report_partitions(const gt_report_scope *scope);               /* report_nodes.c */
 json_t *gt_report_kernels(const gt_report_scope *scope, json_t *fusions); /* report_kernels.c */
-/* Puts the times of kernels beside the nodes they compute. */
+/* Puts the times of kernels and control steps beside the nodes they compute. */
 void gt_report_time_nodes(json_t *nodes, const json_t *kernels);                /* report_kernels.c */
 json_t *gt_report_boundaries(const gt_report_scope *scope);                     /* report_edges.c */
 json_t *gt_report_plans(const gt_report_scope *scope);                          /* report_plans.c */

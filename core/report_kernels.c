@@ -102,6 +102,9 @@ static json_t *kernel_row(const kernel_list *list, const gt_kernel_row *kernel)
                         list->scope->run ? gt_report_count(time.executions) : json_string(GT_NOT_MEASURED));
     json_object_set_new(row, "us", gt_report_measured_us(time.ns));
     json_object_set_new(row, "us_source", time.ns == time.ns ? json_string(time.source) : json_null());
+    bool device = session->providers[variant->placement->partitions[list->partition].provider].domain != 0;
+    double launch_ns = gt_report_partition_ran(list->part, list->partition).launch_ns / list->count;
+    json_object_set_new(row, "launch_us", device ? gt_report_measured_us(launch_ns) : json_null());
     return row;
 }
 
@@ -195,6 +198,7 @@ void gt_report_time_nodes(json_t *nodes, const json_t *kernels)
         if (!kernel || strcmp(gt_report_text_at(row, "state"), "placed") != 0)
             continue;
         json_object_set(row, "us", json_object_get(kernel, "us"));
+        json_object_set(row, "launch_us", json_object_get(kernel, "launch_us"));
         json_object_set_new(row, "us_nodes",
                             gt_report_count(json_array_size(json_object_get(kernel, "nodes"))));
     }

@@ -134,10 +134,15 @@ static void add_placement(const gt_report_scope *scope, const gt_report_part *pa
     json_object_set_new(row, "unit", gt_report_string(u->kind));
     json_object_set_new(row, "precision", json_string(executed_precision(part, node, u)));
     json_object_set_new(row, "candidates", candidates_of(session, u, node->op_type, true));
-    double ns;
-    uint64_t executions = partition == GT_NONE ? 0 : gt_report_partition_ran(part, partition, &ns);
+    gt_report_ran_partition ran = {0, 0, 0};
+    if (partition != GT_NONE)
+        ran = gt_report_partition_ran(part, partition);
     json_object_set_new(row, "executions",
-                        scope->run ? gt_report_count(executions) : json_string(GT_NOT_MEASURED));
+                        scope->run ? gt_report_count(ran.executions) : json_string(GT_NOT_MEASURED));
+    if (partition != GT_NONE && placement->partitions[partition].control) {
+        json_object_set_new(row, "us", gt_report_measured_us(ran.ns));
+        json_object_set_new(row, "us_nodes", json_integer(1));
+    }
 }
 
 static json_t *node_row(const gt_report_scope *scope, const gt_report_part *part, uint32_t id)
@@ -192,6 +197,41 @@ static json_t *other_row(const gantry_session *session, const gt_source *source)
     return row;
 }
 
+/* Names of nodes in bodies begin with "CONTROL.ROLE.", whatever became of the control node. */
+static const char *containing(const gt_model *model, const uint32_t *controls, uint32_t count,
+                              const char *name)
+{
+    static const char *const ROLES[] = {"body.", "then_branch.", "else_branch."};
+    const char *inner = NULL;
+    for (uint32_t k = 0; k < count; k++) {
+        const char *outer = model->sources.data[controls[k]].name;
+        size_t length = strlen(outer);
+        if (strncmp(name, outer, length) != 0 || name[length] != '.' || (inner && strlen(inner) > length))
+            continue;
+        for (size_t r = 0; r < sizeof ROLES / sizeof *ROLES; r++)
+            if (strncmp(name + length + 1, ROLES[r], strlen(ROLES[r])) == 0)
+                inner = outer;
+    }
+    return inner;
+}
+
+static void note_containing(const gt_report_scope *scope, json_t *rows)
+{
+    const gt_model *model = scope->session->model;
+    gt_allocator *allocator = scope->session->allocator;
+    uint32_t *controls = GT_NEW_ARRAY(allocator, uint32_t, model->sources.count + 1), count = 0;
+    for (uint32_t k = 0; controls && k < model->sources.count; k++) {
+        const char *op = model->sources.data[k].op;
+        if (strcmp(op, "If") == 0 || strcmp(op, "Loop") == 0 || strcmp(op, "Scan") == 0)
+            controls[count++] = k;
+    }
+    size_t k;
+    json_t *row;
+    json_array_foreach(rows, k, row) json_object_set_new(
+        row, "inside", gt_report_string(containing(model, controls, count, gt_report_text_at(row, "name"))));
+    gt_free(allocator, controls);
+}
+
 json_t *gt_report_nodes(const gt_report_scope *scope)
 {
     const gt_model *model = scope->session->model;
@@ -210,6 +250,7 @@ json_t *gt_report_nodes(const gt_report_scope *scope)
         if (!listed[k])
             json_array_append_new(rows, other_row(scope->session, &model->sources.data[k]));
     gt_free(allocator, listed);
+    note_containing(scope, rows);
     return rows;
 }
 
@@ -234,11 +275,12 @@ static json_t *partition_row(const gt_report_scope *scope, const gt_report_part 
                         variant->programs && variant->programs[index].program
                             ? gt_report_us(variant->programs[index].compile_ns)
                             : json_null());
-    double ns;
-    uint64_t executions = gt_report_partition_ran(part, index, &ns);
+    gt_report_ran_partition ran = gt_report_partition_ran(part, index);
+    bool device = !partition->control && scope->session->providers[partition->provider].domain != 0;
     json_object_set_new(row, "executions",
-                        scope->run ? gt_report_count(executions) : json_string(GT_NOT_MEASURED));
-    json_object_set_new(row, "us", gt_report_measured_us(ns));
+                        scope->run ? gt_report_count(ran.executions) : json_string(GT_NOT_MEASURED));
+    json_object_set_new(row, "us", gt_report_measured_us(ran.ns));
+    json_object_set_new(row, "launch_us", device ? gt_report_measured_us(ran.launch_ns) : json_null());
     return row;
 }
 

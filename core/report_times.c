@@ -26,10 +26,9 @@ double gt_report_step_ns(const gt_frame *frame, const gt_plan_state *state, uint
     return time->device_ns;
 }
 
-uint64_t gt_report_partition_ran(const gt_report_part *part, uint32_t partition, double *out_ns)
+gt_report_ran_partition gt_report_partition_ran(const gt_report_part *part, uint32_t partition)
 {
-    uint64_t executions = 0;
-    *out_ns = not_measured();
+    gt_report_ran_partition sum = {0, not_measured(), not_measured()};
     for (uint32_t s = 0; part->frame && s < part->frame->states.count; s++) {
         const gt_plan_state *state = part->frame->states.data[s];
         if (!gt_report_ran(state, part->frame))
@@ -38,12 +37,15 @@ uint64_t gt_report_partition_ran(const gt_report_part *part, uint32_t partition,
             const gt_step *step = &state->plan->steps[k];
             if ((step->kind != GT_STEP_RUN && step->kind != GT_STEP_CONTROL) || step->partition != partition)
                 continue;
-            double ns = gt_report_step_ns(part->frame, state, k);
-            *out_ns = executions ? *out_ns + ns : ns;
-            executions += state->run_executions;
+            bool first = sum.executions == 0;
+            bool launched = state->times && step->kind == GT_STEP_RUN && step->domain != 0;
+            double launch_ns = launched ? state->times[k].host_ns : not_measured();
+            sum.ns = gt_report_step_ns(part->frame, state, k) + (first ? 0 : sum.ns);
+            sum.launch_ns = launch_ns + (first ? 0 : sum.launch_ns);
+            sum.executions += state->run_executions;
         }
     }
-    return executions;
+    return sum;
 }
 
 /* ---- the last runs --------------------------------------------------------------------------- */

@@ -88,6 +88,7 @@ static void begin_run(gt_frame *frame)
 
 void gt_timing_reset(gt_frame *frame, gt_plan_state *state)
 {
+    uint64_t begin = gt_now_ns();
     begin_run(frame);
     if (state->run_number == frame->run->number)
         return;
@@ -98,6 +99,8 @@ void gt_timing_reset(gt_frame *frame, gt_plan_state *state)
         for (uint32_t m = 0; m < time->kernel_count; m++)
             time->kernel_ns[m] = __builtin_nan("");
     }
+    frame->measuring_ns += (double)(gt_now_ns() - begin);
+    frame->run->stamps += 2;
 }
 
 static gantry_status record(gt_frame *frame, uint32_t domain, gantry_event *event, gantry_error *err)

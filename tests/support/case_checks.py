@@ -308,7 +308,41 @@ def _(ck, report, seen):
 
 @check("executions")
 def _(ck, report, seen):
-    return "executions of single nodes are not counted yet"
+    got = [r.get("executions") for r in rows_of(report, ck["node"])]
+    return bounds("executions", sum(number(g) for g in got), ck)
+
+
+# ---------------------------------------------------------------- time
+def timed_row(report, name):
+    if name.startswith("crossing:"):
+        return next((e for e in report["boundaries"] if e["tensor"] == name[9:]), {})
+    return next(iter(rows_of(report, name)), {})
+
+
+@check("time")
+def _(ck, report, seen):
+    got = timed_row(report, ck["row"]).get({"device_us": "us", "launch_us": "launch_us"}[ck["field"]])
+    if ck["value"] == "not_measured":
+        return got == "not measured" or "%s of %s is %s" % (ck["field"], ck["row"], got)
+    near = isinstance(got, (int, float)) and abs(got - ck["value"]) <= ck["tolerance"] * ck["value"]
+    return near or "%s of %s is %s, not %s" % (ck["field"], ck["row"], got, ck["value"])
+
+
+@check("nested")
+def _(ck, report, seen):
+    got = timed_row(report, ck["inner"]).get("inside")
+    return got == ck["outer"] or "%s is inside %s" % (ck["inner"], got)
+
+
+@check("classes_sum_to_wall")
+def _(ck, report, seen):
+    a = report["run"]["account"]
+    if not isinstance(a["remainder_us"], (int, float)):
+        return "the remainder is %s" % a["remainder_us"]
+    total = sum(c["us"] for c in a["classes"])
+    if abs(total + a["remainder_us"] - a["wall_us"]) > 1e-3:
+        return "classes %s and remainder %s are not the wall time %s" % (total, a["remainder_us"], a["wall_us"])
+    return abs(a["remainder_us"]) <= ck["tolerance"] * a["wall_us"] or "the remainder is %s of %s us" % (a["remainder_us"], a["wall_us"])
 
 
 def condition(text, report):
