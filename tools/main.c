@@ -31,8 +31,8 @@ static const cli_command COMMANDS[] = {
     {"explain", cli_explain, "say where every node runs, why, and at what cost",
      "usage: gantry explain MODEL [options]\n\n" SESSION_OPTIONS INPUT_OPTIONS
      "  --format F          text (default) or json\n\n"
-     "With inputs the model is run once, and counts of that run are shown. A model that can't be loaded has "
-     "a report too.\n\n"
+     "With inputs the model is run once, and counts of that run are shown. A model that can't be "
+     "loaded\nhas a report too.\n\n"
      "examples:\n"
      "  gantry explain model.onnx\n"
      "  gantry explain model.onnx --providers opencl,cpu --inputs x.npz --format json\n"},
