@@ -336,13 +336,15 @@ gantry_status gt_runtime_register(gantry_runtime *runtime, gantry_plugin *inout_
 
 /* ---- one library ----------------------------------------------------------------------------- */
 
-/* "/x/libgantry_fake.so" -> "gantry_fake". */
+/* "/x/libgantry_fake.so" -> "fake". */
 static void name_after_file(const char *path, char *out_name, size_t capacity)
 {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     if (strncmp(base, "lib", 3) == 0 && base[3] && base[3] != '.')
         base += 3;
+    if (strncmp(base, "gantry_", 7) == 0 && base[7] && base[7] != '.')
+        base += 7;
     const char *end = strstr(base, ".so");
     size_t length = end && end != base ? (size_t)(end - base) : strlen(base);
     if (length == 0) {

@@ -58,7 +58,7 @@ static void print_boundary(const json_t *row, gt_text *text)
     snprintf(count, sizeof count, "%s x", gt_print_count(row, "executions", &room));
     bool counted = json_is_number(json_object_get(row, "executions"));
     gt_text_append(text, "  ", 2);
-    gt_print_left(text, gt_report_text_at(row, "tensor"), 30);
+    gt_print_left(text, gt_report_text_at(row, "tensor"), 28);
     gt_print_left(text, gt_report_text_at(row, "type"), 9);
     gt_print_left(text, way, 18);
     gt_print_right(text, counted ? count : "-", 6);
@@ -96,7 +96,7 @@ static void print_boundaries(const json_t *document, gt_text *text)
         gt_text_printf(text, "  none: inputs, outputs and all between them stay where they are\n");
         return;
     }
-    gt_text_printf(text, "  tensor                         kind      from -> to         copies     bytes "
+    gt_text_printf(text, "  tensor                       kind      from -> to         copies     bytes "
                          "estimate  took\n");
     json_array_foreach(rows, k, row)
     {

@@ -60,7 +60,7 @@ GANTRY_API gantry_status gantry_runtime_destroy(gantry_runtime **runtime, gantry
 /* Loads the provider library at path and opens it with the text config (NULL: ""). A library that is missing,
  * has a missing dependency, does not fit this ABI or is no library gives an error with the loader's own
  * words, and a provider row "unavailable" in every later report, named as the library's manifest says, else
- * after the file. */
+ * after the file (libgantry_NAME.so is NAME). */
 GANTRY_API gantry_status gantry_runtime_load_provider(gantry_runtime *runtime, const char *path,
                                                       const char *config, gantry_error *err);
 

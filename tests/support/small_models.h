@@ -174,12 +174,16 @@ typedef struct small_session {
     gantry_status status;
 } small_session;
 
-/* options: "key=value;key=value". Takes over the bytes. status is that of creation. */
-static inline small_session small_open(wire model, const char *options)
+/* options: "key=value;key=value". plugin: a provider library to load first, with its config; NULL: none.
+ * Takes over the bytes. status is that of creation; a library that can't be loaded is the report's matter. */
+static inline small_session small_open_with(wire model, const char *plugin, const char *config,
+                                            const char *options)
 {
     small_session s = {.err = GANTRY_ERROR_INIT};
     gantry_options *o = NULL;
     s.status = gantry_runtime_create(NULL, &s.runtime, &s.err);
+    if (s.status == GANTRY_OK && plugin)
+        (void)gantry_runtime_load_provider(s.runtime, plugin, config, &s.err);
     if (s.status == GANTRY_OK)
         s.status = gantry_options_create(&o, &s.err);
     char text[512], *rest = NULL;
@@ -198,6 +202,11 @@ static inline small_session small_open(wire model, const char *options)
     if (s.status == GANTRY_OK)
         s.status = gantry_run_create(s.session, &s.run, &s.err);
     return s;
+}
+
+static inline small_session small_open(wire model, const char *options)
+{
+    return small_open_with(model, NULL, NULL, options);
 }
 
 static inline void small_close(small_session *s)
