@@ -131,8 +131,7 @@ static inline uint8_t cpu_f32_to_small(const cpu_small_float *kind, float x, boo
 {
     uint8_t sign = signbit(x) ? kind->sign : 0;
     if (x != x)
-        return kind->no_minus_zero ? kind->nan
-                                   : (uint8_t)(kind->sign == 8 ? kind->sign : sign | kind->nan);
+        return kind->no_minus_zero ? kind->nan : (uint8_t)(kind->sign == 8 ? kind->sign : sign | kind->nan);
     uint8_t overflow = saturate || kind->sign == 8 ? (uint8_t)(sign | kind->largest)
                        : kind->no_minus_zero       ? kind->nan
                                                    : (uint8_t)(sign | kind->infinity);

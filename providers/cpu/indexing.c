@@ -227,8 +227,9 @@ static gantry_status make_gather_elements(cpu_build *build, cpu_kernel *out_kern
     X(i8, INT8, int8_t, uint32_t)                                                                            \
     X(i16, INT16, int16_t, uint32_t)                                                                         \
     X(i32, INT32, int32_t, uint32_t)                                                                         \
-    X(i64, INT64, int64_t, uint64_t) X(u8, UINT8, uint8_t, uint32_t) X(u16, UINT16, uint16_t, uint32_t)      \
-        X(u32, UINT32, uint32_t, uint32_t) X(u64, UINT64, uint64_t, uint64_t)
+    X(i64, INT64, int64_t, uint64_t)                                                                         \
+    X(u8, UINT8, uint8_t, uint32_t)                                                                          \
+    X(u16, UINT16, uint16_t, uint32_t) X(u32, UINT32, uint32_t, uint32_t) X(u64, UINT64, uint64_t, uint64_t)
 TYPES(COMBINES)
 
 #define ADD_ENTRY(suffix, dtype, type, wide) [GANTRY_##dtype] = add_##suffix,
