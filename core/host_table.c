@@ -117,19 +117,22 @@ static gantry_status host_constant_map(const gantry_host *host, gantry_constants
                        "constant %u was asked for; the session has %u", constant_id,
                        model ? model->constants.count : 0);
     pthread_mutex_lock(&runtime->constants_lock);
-    gantry_status status = gt_constant_data(model, constant_id, out_data, err);
+    gantry_status status = gt_constant_map(model, constant_id, out_data, err);
     pthread_mutex_unlock(&runtime->constants_lock);
     if (status == GANTRY_OK)
         *out_bytes = model->constants.data[constant_id].bytes;
     return status;
 }
 
-/* Mappings live as long as the model's files are mapped; there is nothing to undo for one of them. */
 static void host_constant_unmap(const gantry_host *host, gantry_constants *constants, uint32_t constant_id)
 {
-    (void)host;
-    (void)constants;
-    (void)constant_id;
+    gantry_runtime *runtime = runtime_of(host);
+    gt_model *model = (gt_model *)constants;
+    if (!model || constant_id >= model->constants.count)
+        return;
+    pthread_mutex_lock(&runtime->constants_lock);
+    gt_constant_unmap(model, constant_id);
+    pthread_mutex_unlock(&runtime->constants_lock);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

@@ -148,7 +148,8 @@ gantry_status gt_session_own_constants(gantry_session *session, gantry_error *er
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
     for (uint32_t k = 0; k < count; k++) {
         const gt_constant *constant = &model->constants.data[k];
-        packed[k] = constant->origin == GT_CONSTANT_FILE && model->files.data[constant->file].fd >= 0;
+        packed[k] = constant->origin == GT_CONSTANT_SCALED ||
+                    (constant->origin == GT_CONSTANT_FILE && model->files.data[constant->file].fd >= 0);
     }
     need_constants(model->root, packed);
     gantry_status status = gt_model_own_constants(model, packed, err);

@@ -21,8 +21,20 @@ typedef struct gt_model gt_model;
 
 typedef enum gt_constant_origin {
     GT_CONSTANT_MEMORY, /* data is in the model's arena, or owned */
-    GT_CONSTANT_FILE    /* data lies in files[file] at offset; `data` is NULL until somebody maps it */
+    GT_CONSTANT_FILE,   /* data lies in files[file] at offset; `data` is NULL until somebody maps it */
+    GT_CONSTANT_SCALED /* another constant times a factor for each channel; `data` is NULL until somebody asks
+                        */
 } gt_constant_origin;
+
+/* Weights that a rewrite scaled: kept as what they are made of, because a copy would double the memory of a
+ * model and every program packs its own. float32: rows of channels of `inner` elements; element (row,
+ * channel, i) is the one of `base` times factor[row / rows_of_group * channels_of_row + channel], computed in
+ * double and rounded once. */
+typedef struct gt_scaling {
+    uint32_t base; /* a constant of the model */
+    uint64_t rows, rows_of_group, channels_of_row, inner;
+    const double *factor;
+} gt_scaling;
 
 /* Bytes known at creation, dense row-major in the packing of types.h; of a STRING an array of const char *.
  * Up to GT_CONSTANT_COPY_BYTES they are aligned to 16. Larger ones that lie in a file start wherever the file
@@ -38,6 +50,8 @@ typedef struct gt_constant {
     const void *data;
     uint32_t file;
     uint64_t offset;
+    const gt_scaling *scaling; /* SCALED */
+    uint32_t maps;             /* gt_constant_map less gt_constant_unmap */
 } gt_constant;
 
 /* A file that constants come from: the model itself (index 0 when read from a file) or external data. map is
@@ -304,6 +318,11 @@ static inline gt_node *gt_graph_node(const gt_graph *graph, uint32_t id)
  */
 gantry_status gt_constant_data(gt_model *model, uint32_t constant, const void **out_data, gantry_error *err);
 
+/* The same for somebody who says when he is done: after the last unmap the pages of a file are given back and
+ * scaled bytes are freed; both are made again when asked for. */
+gantry_status gt_constant_map(gt_model *model, uint32_t constant, const void **out_data, gantry_error *err);
+void gt_constant_unmap(gt_model *model, uint32_t constant);
+
 /* Appends "name: float32[batch,3,224,224]". */
 void gt_value_print(const gt_graph *graph, uint32_t value, gt_text *text);
 
@@ -332,7 +351,8 @@ gantry_status gt_onnx_read_memory(gt_allocator *allocator, const void *bytes, si
                                   const gt_read_limits *limits, gt_model **out_model, gantry_error *err);
 
 /* Copies what still lies in mapped files for the constants that some node reads or that are graph outputs,
- * except those with packed[constant] = 1, and unmaps all files: afterwards nothing touches the mapping. */
+ * except those with packed[constant] = 1, and unmaps all files: afterwards nothing touches the mapping.
+ * Scaled bytes that are not wanted are freed. */
 gantry_status gt_model_own_constants(gt_model *model, const uint8_t *packed, gantry_error *err);
 
 #endif

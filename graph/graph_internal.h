@@ -46,6 +46,13 @@ gantry_status gt_model_add_file(gt_model *model, int fd, const char *path, uint3
                                 gantry_error *err);
 /* Maps files[file] when it is not mapped yet; a file that changed since it was opened is GANTRY_DATA. */
 gantry_status gt_model_map_file(gt_model *model, uint32_t file, gantry_error *err);
+void gt_model_unmap_file(gt_model *model, uint32_t file);
 void gt_model_close_files(gt_model *model); /* unmaps and closes all */
+void gt_model_drop_scaled(gt_model *model); /* frees the bytes of all scaled constants */
+
+/* A constant that is constant `base` scaled; factor is copied. *out_finite: whether every element is. Nothing
+ * is computed but that. */
+gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_scaling *scaling,
+                                  uint32_t *out_constant, bool *out_finite, gantry_error *err);
 
 #endif

@@ -35,6 +35,7 @@ void gt_model_destroy(gt_model **inout_model)
     gt_allocator *allocator = model->allocator;
     for (uint32_t k = 0; k < model->graphs.count; k++)
         graph_free(allocator, model->graphs.data[k]);
+    gt_model_drop_scaled(model);
     gt_model_close_files(model);
     gt_vec_free(allocator, &model->graphs);
     gt_vec_free(allocator, &model->constants);

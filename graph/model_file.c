@@ -71,8 +71,9 @@ gantry_status gt_model_map_file(gt_model *model, uint32_t index, gantry_error *e
     return GANTRY_OK;
 }
 
-static void unmap_file(gt_file *file)
+void gt_model_unmap_file(gt_model *model, uint32_t index)
 {
+    gt_file *file = &model->files.data[index];
     if (file->mapped)
         munmap((void *)(uintptr_t)file->map, file->bytes);
     file->map = NULL;
@@ -82,86 +83,9 @@ static void unmap_file(gt_file *file)
 void gt_model_close_files(gt_model *model)
 {
     for (uint32_t k = 0; k < model->files.count; k++) {
-        unmap_file(&model->files.data[k]);
+        gt_model_unmap_file(model, k);
         if (model->files.data[k].fd >= 0)
             close(model->files.data[k].fd);
     }
     model->files.count = 0;
-}
-
-gantry_status gt_constant_data(gt_model *model, uint32_t index, const void **out_data, gantry_error *err)
-{
-    *out_data = NULL;
-    gt_constant *constant = &model->constants.data[index];
-    if (!constant->data && constant->origin == GT_CONSTANT_FILE) {
-        GT_TRY(gt_model_map_file(model, constant->file, err));
-        const gt_file *file = &model->files.data[constant->file];
-        if (constant->offset > file->bytes || constant->bytes > file->bytes - constant->offset)
-            return gt_fail(err, GANTRY_DATA, GANTRY_STAGE_LOAD, NULL,
-                           "constant '%s' wants %zu bytes at offset %llu of '%s', which has %llu bytes",
-                           constant->name, constant->bytes, (unsigned long long)constant->offset, file->path,
-                           (unsigned long long)file->bytes);
-        constant->data = file->map ? file->map + constant->offset : NULL;
-    }
-    *out_data = constant->data;
-    return GANTRY_OK;
-}
-
-/* ---- owning what is needed ----------------------------------------------------------------------------- */
-
-static gantry_status mark_used(gt_graph *graph, uint8_t *used, gantry_error *err)
-{
-    for (uint32_t k = 0; k < graph->values.count; k++) {
-        const gt_value *value = graph->values.data[k];
-        if (value->constant == GT_NONE || used[value->constant])
-            continue;
-        const gt_use *uses;
-        uint32_t count;
-        GT_TRY(gt_graph_uses(graph, k, &uses, &count, err));
-        used[value->constant] = count > 0;
-    }
-    for (uint32_t k = 0; k < graph->nodes.count; k++) {
-        const gt_node *node = graph->nodes.data[k];
-        if (node->removed)
-            continue;
-        for (uint32_t j = 0; j < node->body_count; j++)
-            GT_TRY(mark_used(node->bodies[j].graph, used, err));
-        if (node->composite)
-            GT_TRY(mark_used(node->composite, used, err));
-    }
-    return GANTRY_OK;
-}
-
-static gantry_status own_constant(gt_model *model, uint32_t index, bool wanted, gantry_error *err)
-{
-    gt_constant *constant = &model->constants.data[index];
-    if (constant->origin != GT_CONSTANT_FILE)
-        return GANTRY_OK;
-    const gt_file *file = &model->files.data[constant->file];
-    const uint8_t *data = constant->data;
-    bool lies_in_map = !data || (file->map && data >= file->map && data <= file->map + file->bytes);
-    if (!lies_in_map)
-        return GANTRY_OK;
-    if (wanted) {
-        const void *bytes;
-        GT_TRY(gt_constant_data(model, index, &bytes, err));
-        constant->data = gt_arena_copy(&model->arena, bytes, constant->bytes);
-        return constant->data ? GANTRY_OK : gt_graph_no_memory(err);
-    }
-    constant->data = NULL;
-    return GANTRY_OK;
-}
-
-gantry_status gt_model_own_constants(gt_model *model, const uint8_t *packed, gantry_error *err)
-{
-    uint8_t *used = gt_alloc_array(model->allocator, model->constants.count, 1);
-    gantry_status status = used ? GANTRY_OK : gt_graph_no_memory(err);
-    if (status == GANTRY_OK && model->root)
-        status = mark_used(model->root, used, err);
-    for (uint32_t k = 0; status == GANTRY_OK && k < model->constants.count; k++)
-        status = own_constant(model, k, used[k] && !(packed && packed[k]), err);
-    for (uint32_t k = 0; status == GANTRY_OK && k < model->files.count; k++)
-        unmap_file(&model->files.data[k]);
-    gt_free(model->allocator, used);
-    return status;
 }

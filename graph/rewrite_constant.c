@@ -160,7 +160,7 @@ static gantry_status new_constant(gt_model *model, const char *name, gantry_dtyp
                                   const int64_t *dims, size_t bytes, void **out_data, uint32_t *out_constant,
                                   gantry_error *err)
 {
-    void *data = gt_arena_alloc(&model->arena, bytes);
+    void *data = gt_arena_take(&model->arena, bytes);
     gt_constant constant = {.name = name,
                             .dtype = dtype,
                             .rank = rank,
@@ -174,19 +174,36 @@ static gantry_status new_constant(gt_model *model, const char *name, gantry_dtyp
     return gt_model_add_constant(model, &constant, out_constant, err);
 }
 
-gantry_status gt_rewrite_add_constant(gt_rewrite_context *context, const char *stem, gantry_dtype dtype,
-                                      uint32_t rank, const int64_t *dims, size_t bytes, void **out_data,
-                                      uint32_t *out_value, gantry_error *err)
+/* A value of the graph under a fresh name built on `stem`. */
+static gantry_status add_value(gt_rewrite_context *context, const char *stem, uint32_t *out_value,
+                               gantry_error *err)
 {
     char name[256];
     gt_graph *graph = context->graph;
     int length = snprintf(name, sizeof name, "%s:%s", stem, context->rule->name);
     bool usable = length > 0 && length < (int)sizeof name && gt_graph_find_value(graph, name) == GT_NONE;
-    GT_TRY(gt_graph_add_value(graph, usable ? name : NULL, out_value, err));
+    return gt_graph_add_value(graph, usable ? name : NULL, out_value, err);
+}
+
+gantry_status gt_rewrite_add_constant(gt_rewrite_context *context, const char *stem, gantry_dtype dtype,
+                                      uint32_t rank, const int64_t *dims, size_t bytes, void **out_data,
+                                      uint32_t *out_value, gantry_error *err)
+{
     uint32_t constant;
-    GT_TRY(new_constant(context->model, graph->values.data[*out_value]->name, dtype, rank, dims, bytes,
+    GT_TRY(add_value(context, stem, out_value, err));
+    GT_TRY(new_constant(context->model, gt_rewrite_value(context, *out_value)->name, dtype, rank, dims, bytes,
                         out_data, &constant, err));
-    return gt_value_set_constant(graph, *out_value, constant, err);
+    return gt_value_set_constant(context->graph, *out_value, constant, err);
+}
+
+gantry_status gt_rewrite_add_scaled(gt_rewrite_context *context, const char *stem, const gt_scaling *scaling,
+                                    uint32_t *out_value, bool *out_finite, gantry_error *err)
+{
+    uint32_t constant;
+    GT_TRY(add_value(context, stem, out_value, err));
+    GT_TRY(gt_model_add_scaled(context->model, gt_rewrite_value(context, *out_value)->name, scaling,
+                               &constant, out_finite, err));
+    return gt_value_set_constant(context->graph, *out_value, constant, err);
 }
 
 gantry_status gt_rewrite_make_constant(gt_rewrite_context *context, gt_graph *graph, uint32_t value_id,

@@ -141,6 +141,9 @@ const double *gt_rewrite_doubles(gt_rewrite_context *context, uint32_t value, ui
 gantry_status gt_rewrite_add_constant(gt_rewrite_context *context, const char *stem, gantry_dtype dtype,
                                       uint32_t rank, const int64_t *dims, size_t bytes, void **out_data,
                                       uint32_t *out_value, gantry_error *err);
+/* The same for a constant that is another one times a factor for each channel (gt_model_add_scaled). */
+gantry_status gt_rewrite_add_scaled(gt_rewrite_context *context, const char *stem, const gt_scaling *scaling,
+                                    uint32_t *out_value, bool *out_finite, gantry_error *err);
 /* value, computed until now, holds these bytes from now on; they are copied. Its producer is not touched. */
 gantry_status gt_rewrite_make_constant(gt_rewrite_context *context, gt_graph *graph, uint32_t value,
                                        gantry_dtype dtype, uint32_t rank, const int64_t *dims,

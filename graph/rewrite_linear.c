@@ -90,18 +90,18 @@ static bool scale_run(gantry_dtype dtype, const char *from, char *to, uint64_t f
     return finite;
 }
 
-/* The same for the type almost all weights have, in a form that compilers vectorise. */
-static bool scale_run_float(const char *from, char *to, uint64_t first, uint64_t count, double factor)
+/* Large float32 weights stay what they are in the file until somebody packs them. */
+static gantry_status scale_later(gt_rewrite_context *context, const gt_rewrite_linear *linear,
+                                 const double *factor, const char *stem, uint32_t *out_value,
+                                 bool *out_finite, gantry_error *err)
 {
-    float worst = 0;
-    for (uint64_t k = first; k < first + count; k++) {
-        float element;
-        memcpy(&element, from + 4 * k, 4);
-        element = (float)(element * factor);
-        memcpy(to + 4 * k, &element, 4);
-        worst += element * 0; /* NaN once any is not finite */
-    }
-    return worst == 0;
+    gt_scaling scaling = {.base = gt_rewrite_value(context, linear->node->inputs[1])->constant,
+                          .rows = linear->rows,
+                          .rows_of_group = linear->rows_of_group,
+                          .channels_of_row = linear->channels_of_row,
+                          .inner = linear->inner,
+                          .factor = factor};
+    return gt_rewrite_add_scaled(context, stem, &scaling, out_value, out_finite, err);
 }
 
 static gantry_status scale_weights(gt_rewrite_context *context, const gt_rewrite_linear *linear,
@@ -114,6 +114,8 @@ static gantry_status scale_weights(gt_rewrite_context *context, const gt_rewrite
     const char *stem = gt_rewrite_value(context, linear->node->inputs[1])->name;
     GT_TRY(gt_rewrite_constant(context, linear->node->inputs[1], &constant, &from, err));
     gt_constant weight = *constant; /* adding a constant moves the array */
+    if (weight.dtype == GANTRY_FLOAT32 && weight.bytes > GT_CONSTANT_COPY_BYTES)
+        return scale_later(context, linear, factor, stem, out_value, out_finite, err);
     GT_TRY(gt_rewrite_add_constant(context, stem, weight.dtype, weight.rank, weight.dims, weight.bytes, &to,
                                    out_value, err));
     *out_finite = true;
@@ -121,9 +123,7 @@ static gantry_status scale_weights(gt_rewrite_context *context, const gt_rewrite
         for (uint64_t c = 0; c < linear->channels_of_row; c++) {
             double f = factor[row / linear->rows_of_group * linear->channels_of_row + c];
             uint64_t first = (row * linear->channels_of_row + c) * linear->inner;
-            *out_finite &= weight.dtype == GANTRY_FLOAT32
-                               ? scale_run_float(from, to, first, linear->inner, f)
-                               : scale_run(weight.dtype, from, to, first, linear->inner, f);
+            *out_finite &= scale_run(weight.dtype, from, to, first, linear->inner, f);
         }
     return GANTRY_OK;
 }

@@ -10,6 +10,7 @@
 #define CPU_CPU_H
 
 #include "base/arena.h"
+#include "base/clones.h"
 #include "base/status.h"
 #include "base/vec.h"
 
@@ -194,14 +195,7 @@ cpu_op_family cpu_recurrent_ops(void); /* recurrent.c: LSTM, GRU, RNN */
 /* The row for a node, or NULL. */
 const cpu_op_row *cpu_find_op(const char *domain, const char *op);
 
-/* On a function with vector loops: compiled for AVX-512, for AVX2 with FMA and for any x86-64, chosen when
- * the library is loaded. Sanitizers run before that choice can be made. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&     \
-    !defined(__SANITIZE_THREAD__)
-#define CPU_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
-#else
-#define CPU_CLONES
-#endif
+#define CPU_CLONES GT_CLONES
 
 /* ---- help for makers
  * ------------------------------------------------------------------------------------------------------ */

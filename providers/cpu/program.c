@@ -53,8 +53,9 @@ void cpu_program_destroy(void *self, gantry_program *handle)
         return;
     for (uint32_t k = 0; program->owned && k < program->graph->value_count; k++)
         cpu_free(provider, program->owned[k]);
-    for (uint32_t k = 0; k < program->packs.count; k++)
-        cpu_free(provider, program->packs.data[k].data);
+    for (uint32_t k = 0; k < program->chunks.count; k++)
+        cpu_free(provider, program->chunks.data[k].memory);
+    gt_vec_free(&provider->allocator, &program->chunks);
     gt_vec_free(&provider->allocator, &program->packs);
     gt_arena_clear(&program->arena);
     pthread_mutex_destroy(&program->lock);
@@ -71,6 +72,38 @@ uint64_t cpu_program_memory(void *self, const gantry_program *handle)
     return bytes;
 }
 
+/* Chunks double up to this size; what is not used of one is never touched. */
+#define LAST_CHUNK_BYTES ((size_t)32 << 20)
+#define FIRST_CHUNK_BYTES ((size_t)256 << 10)
+
+static bool add_chunk(cpu_program *program, size_t bytes)
+{
+    size_t size =
+        program->chunks.count ? program->chunks.data[program->chunks.count - 1].bytes * 2 : FIRST_CHUNK_BYTES;
+    size = size < LAST_CHUNK_BYTES ? size : LAST_CHUNK_BYTES;
+    size = size < bytes ? bytes : size;
+    cpu_pack_chunk chunk = {cpu_alloc(program->provider, size), size, 0};
+    if (chunk.memory && gt_vec_push(&program->provider->allocator, &program->chunks, chunk))
+        return true;
+    cpu_free(program->provider, chunk.memory);
+    return false;
+}
+
+/* 64-byte aligned memory that lives as long as the program, or NULL. */
+static void *take_pack(cpu_program *program, size_t bytes)
+{
+    cpu_pack_chunk *last = program->chunks.count ? &program->chunks.data[program->chunks.count - 1] : NULL;
+    bytes = (bytes + 63) & ~(size_t)63;
+    if (!last || last->bytes - last->used < bytes) {
+        if (!add_chunk(program, bytes))
+            return NULL;
+        last = &program->chunks.data[program->chunks.count - 1];
+    }
+    void *memory = last->memory + last->used;
+    last->used += bytes;
+    return memory;
+}
+
 /* The caller holds program->lock (reshape does, through all of it). */
 static const void *program_pack(cpu_build *build, const cpu_tensor *weight, uint64_t layout_key, size_t bytes,
                                 gantry_status (*fill)(void *arg, void *packed), void *arg)
@@ -81,16 +114,14 @@ static const void *program_pack(cpu_build *build, const cpu_tensor *weight, uint
         if (entry->constant_id == weight->constant_id && entry->layout_key == layout_key)
             return entry->data;
     }
-    cpu_pack_entry entry = {weight->constant_id, layout_key, cpu_alloc(build->provider, bytes), bytes};
+    cpu_pack_entry entry = {weight->constant_id, layout_key, take_pack(program, bytes), bytes};
     if (!entry.data ||
         !gt_vec_reserve(&build->provider->allocator, &program->packs, program->packs.count + 1)) {
-        cpu_free(build->provider, entry.data);
         gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
         return NULL;
     }
     gantry_status status = fill(arg, entry.data);
     if (status != GANTRY_OK) {
-        cpu_free(build->provider, entry.data);
         gt_fail(build->err, status, GANTRY_STAGE_COMPILE, build->node->name,
                 "packing a weight of %s (node '%s') failed", build->node->op, build->node->name);
         return NULL;

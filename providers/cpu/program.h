@@ -58,9 +58,15 @@ typedef struct cpu_group {
 typedef struct cpu_pack_entry {
     uint32_t constant_id;
     uint64_t layout_key;
-    void *data;
+    void *data; /* in a chunk */
     size_t bytes;
 } cpu_pack_entry;
+
+/* Packed weights lie side by side, so that huge pages are full. */
+typedef struct cpu_pack_chunk {
+    char *memory;
+    size_t bytes, used;
+} cpu_pack_chunk;
 
 /* A compiled partition. The graph and groups never change; owned and packs only grow, under lock, in
  * reshape. */
@@ -75,6 +81,7 @@ typedef struct cpu_program {
     pthread_mutex_t lock;
     void **owned; /* for each value: the copy of its constant, or NULL */
     GT_VEC(cpu_pack_entry) packs;
+    GT_VEC(cpu_pack_chunk) chunks;
     uint64_t held_bytes;
 } cpu_program;
 

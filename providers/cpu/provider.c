@@ -11,8 +11,9 @@ void *cpu_alloc(cpu_provider *provider, size_t bytes)
 {
     bool huge = bytes >= HUGE_PAGE_BYTES;
     void *memory = provider->host->alloc(provider->host, bytes ? bytes : 1, huge ? HUGE_PAGE_BYTES : 64);
+    /* Whole pages only: a last one that is hardly used would count in full. A hint: never wrong. */
     if (memory && huge)
-        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a hint: slower without it, never wrong */
+        (void)madvise(memory, bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE);
     return memory;
 }
 

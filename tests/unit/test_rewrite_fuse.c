@@ -72,6 +72,54 @@ Test(rewrite_fuse, batchnorm_moves_into_grouped_conv_transpose)
     fixture_free(&f);
 }
 
+enum { MANY_WEIGHTS = 2 * 10000 }; /* 80 kB: above what is copied at once */
+
+static void scale_many(fixture *f, float *weights)
+{
+    fixture_init(f);
+    input(f, "x", GANTRY_FLOAT32, "1,1,1,10000");
+    constant(f, "w", GANTRY_FLOAT32, "2,1,1,10000", weights);
+    node(f, "conv1", "Conv", "x w", "c");
+    batchnorm(f, "bn1", "c", "y");
+    output(f, "y");
+    simplify(f);
+}
+
+Test(rewrite_fuse, large_weights_are_scaled_when_they_are_read)
+{
+    fixture f;
+    static float weights[MANY_WEIGHTS];
+    for (int k = 0; k < MANY_WEIGHTS; k++)
+        weights[k] = (float)k;
+    scale_many(&f, weights);
+    CHECK_STATE(&f, "conv_batchnorm", "conv1", "applied", "");
+    uint32_t id = f.graph->values.data[find(&f, "conv1")->inputs[1]]->constant;
+    cr_assert_eq(f.model->constants.data[id].origin, GT_CONSTANT_SCALED);
+    cr_assert_null(f.model->constants.data[id].data, "nobody asked yet");
+    for (int turn = 0; turn < 2; turn++) {
+        const void *data;
+        CHECK(&f, gt_constant_map(f.model, id, &data, &f.error));
+        CHECK(&f, gt_constant_map(f.model, id, &data, &f.error));
+        for (int k = 0; k < MANY_WEIGHTS; k++)
+            cr_assert_eq(((const float *)data)[k], (float)k * (k < MANY_WEIGHTS / 2 ? 0.5f : 2.0f));
+        gt_constant_unmap(f.model, id);
+        cr_assert_eq(f.model->constants.data[id].data, data, "one reader is left");
+        gt_constant_unmap(f.model, id);
+        cr_assert_null(f.model->constants.data[id].data);
+    }
+    fixture_free(&f);
+}
+
+Test(rewrite_fuse, large_weights_that_would_overflow_stay)
+{
+    fixture f;
+    static float weights[MANY_WEIGHTS];
+    weights[MANY_WEIGHTS - 1] = 3e38f;
+    scale_many(&f, weights);
+    CHECK_STATE(&f, "conv_batchnorm", "conv1", "skipped", "range");
+    fixture_free(&f);
+}
+
 static void guarded_conv(fixture *f, bool is_output, bool is_read_twice, bool is_variable)
 {
     fixture_init(f);
