@@ -34,9 +34,22 @@ typedef struct opencl_device {
     const char *unavailable_list[1];
 } opencl_device;
 
+/* A kernel of a timed run whose times are read when the queue has passed it. */
+typedef struct opencl_timed_kernel {
+    cl_event event;
+    uint32_t kernel_index;
+    gantry_timing_event *target;
+} opencl_timed_kernel;
+
 struct gantry_queue {
     cl_command_queue commands;
+    opencl_timed_kernel *timed;
+    uint32_t timed_count, timed_capacity;
 };
+
+/* Takes over the event; false when there is no memory for it: the kernel is then not timed. */
+bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_index,
+                        gantry_timing_event *target);
 
 /* The OpenCL source of all kernels. */
 extern const char opencl_source[];

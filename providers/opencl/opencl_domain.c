@@ -78,13 +78,54 @@ static void queue_close(void *self, gantry_queue *queue)
     if (!queue)
         return;
     clFinish(queue->commands);
+    for (uint32_t k = 0; k < queue->timed_count; k++)
+        clReleaseEvent(queue->timed[k].event);
+    free(queue->timed);
     clReleaseCommandQueue(queue->commands);
     free(queue);
 }
 
+bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_index,
+                        gantry_timing_event *target)
+{
+    if (queue->timed_count == queue->timed_capacity) {
+        uint32_t capacity = queue->timed_capacity ? 2 * queue->timed_capacity : 64;
+        opencl_timed_kernel *timed = realloc(queue->timed, capacity * sizeof *timed);
+        if (!timed) {
+            clReleaseEvent(event);
+            return false;
+        }
+        queue->timed = timed;
+        queue->timed_capacity = capacity;
+    }
+    queue->timed[queue->timed_count++] = (opencl_timed_kernel){event, kernel_index, target};
+    return true;
+}
+
+/* A kernel whose times can't be read is one of an index that nobody asks for. */
+static void read_times(gantry_queue *queue)
+{
+    for (uint32_t k = 0; k < queue->timed_count; k++) {
+        const opencl_timed_kernel *timed = &queue->timed[k];
+        cl_ulong begin = 0, end = 0;
+        bool known = clGetEventProfilingInfo(timed->event, CL_PROFILING_COMMAND_START, sizeof begin, &begin,
+                                             NULL) == CL_SUCCESS &&
+                     clGetEventProfilingInfo(timed->event, CL_PROFILING_COMMAND_END, sizeof end, &end,
+                                             NULL) == CL_SUCCESS &&
+                     end >= begin;
+        *timed->target =
+            (gantry_timing_event){known ? timed->kernel_index : GANTRY_NO_ID, begin, end - begin};
+        clReleaseEvent(timed->event);
+    }
+    queue->timed_count = 0;
+}
+
 static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
 {
-    return opencl_check(clFinish(queue->commands), "clFinish", err);
+    cl_int result = clFinish(queue->commands);
+    if (queue->timed_count)
+        read_times(queue);
+    return opencl_check(result, "clFinish", err);
 }
 
 static void *queue_native(void *self, gantry_queue *queue)

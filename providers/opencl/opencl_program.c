@@ -441,7 +441,7 @@ static cl_int set_numbers(cl_kernel kernel, cl_uint index, const launch *l)
 }
 
 static gantry_status run_node(gantry_context *context, uint32_t n, const gantry_run_args *args,
-                              gantry_error *err)
+                              uint32_t *inout_timed, gantry_error *err)
 {
     const gantry_shaped *shaped = context->shaped;
     const gantry_node_view *node = shaped->program->graph->nodes[n];
@@ -458,13 +458,18 @@ static gantry_status run_node(gantry_context *context, uint32_t n, const gantry_
         result = set_numbers(context->kernels[n], index, l);
     if (result != CL_SUCCESS)
         return opencl_check(result, "clSetKernelArg", err);
-    return opencl_check(clEnqueueNDRangeKernel(args->queue->commands, context->kernels[n], l->dimensions,
-                                               NULL, l->size, NULL, 0, NULL, NULL),
-                        "clEnqueueNDRangeKernel", err);
+    cl_event event = NULL;
+    bool timed = args->timing && *inout_timed < args->timing_capacity;
+    result = clEnqueueNDRangeKernel(args->queue->commands, context->kernels[n], l->dimensions, NULL, l->size,
+                                    NULL, 0, NULL, timed ? &event : NULL);
+    if (event && opencl_time_kernel(args->queue, event, n, &args->timing[*inout_timed]))
+        ++*inout_timed;
+    return opencl_check(result, "clEnqueueNDRangeKernel", err);
 }
 
 static gantry_status run(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err)
 {
+    uint32_t timed = 0;
     if (args->out_timing_count)
         *args->out_timing_count = 0;
     if (!args->queue)
@@ -472,7 +477,9 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     for (uint32_t n = 0; n < context->shaped->program->graph->node_count; n++) {
         if (args->stop && *args->stop)
             return GANTRY_CANCELLED;
-        gantry_status status = run_node(context, n, args, err);
+        gantry_status status = run_node(context, n, args, &timed, err);
+        if (args->out_timing_count)
+            *args->out_timing_count = timed;
         if (status != GANTRY_OK)
             return status;
     }
