@@ -114,6 +114,14 @@ typedef struct binder {
     gantry_error *err;
 } binder;
 
+/* What a loop piles up has memory for what there is, not for the trips that it might take: its bound may be
+ * the largest number there is. */
+static bool grows_while_made(const gt_graph *graph, const gt_value *value)
+{
+    const gt_node *node = gt_graph_node(graph, value->producer);
+    return node && node->op && (node->op->flags & GT_OP_CONTROL);
+}
+
 static gantry_status bind_shape(binder *b, uint32_t id)
 {
     const gt_value *value = b->variant->graph->values.data[id];
@@ -129,7 +137,8 @@ static gantry_status bind_shape(binder *b, uint32_t id)
             dims[d] = b->eval.values[e].i;
         } else {
             gt_expr bound = GT_EXPR_UNKNOWN;
-            if (e != GT_EXPR_UNKNOWN && b->eval.exprs->nodes.data[e].kind == GT_EXPR_SYMBOL)
+            if (!grows_while_made(b->variant->graph, value) && e != GT_EXPR_UNKNOWN &&
+                b->eval.exprs->nodes.data[e].kind == GT_EXPR_SYMBOL)
                 bound = b->eval.exprs->symbols.data[b->eval.exprs->nodes.data[e].a].bound;
             if (bound == GT_EXPR_UNKNOWN || !b->eval.known[bound]) {
                 shape->dynamic = true;

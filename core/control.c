@@ -352,10 +352,34 @@ static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt
     return GANTRY_OK;
 }
 
+static gantry_status run_iteration(gt_frame *frame, struct gt_control *control, const gt_plan_state *state,
+                                   const uint32_t *captured, const gt_node *node, gantry_error *err)
+{
+    gantry_run *run = frame->run;
+    if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
+        return gt_run_check_stop(run, err);
+    GT_TRY(enter_iteration(control, state, captured, err));
+    GT_TRY(gt_frame_execute(control->bodies[0], err));
+    return leave_iteration(frame, control, node, err);
+}
+
+/* Says in which iteration it happened; from the inside out where loops are nested. */
+static gantry_status name_iteration(const struct gt_control *control, const gt_node *node,
+                                    gantry_status status, gantry_error *err)
+{
+    if (!err || err->struct_bytes < sizeof *err)
+        return status;
+    size_t used = strlen(err->message);
+    snprintf(err->message + used, sizeof err->message - used, "; in iteration %lld of node '%s' (Loop)",
+             (long long)control->iteration, node->name);
+    if (!err->node[0])
+        snprintf(err->node, sizeof err->node, "%s", node->name);
+    return status;
+}
+
 static gantry_status run_loop(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
                               const gt_step *step, const gt_node *node, gantry_error *err)
 {
-    gantry_run *run = frame->run;
     gt_frame *body = control->bodies[0];
     if (!body || body->output_count != 1 + control->carried_count + control->scan_count ||
         body->entry->graph->inputs.count != 2 + control->carried_count)
@@ -369,11 +393,9 @@ static gantry_status run_loop(gt_frame *frame, struct gt_control *control, gt_pl
         memcpy(&trips, host_pointer(state->slots[step->inputs[0]]), sizeof trips);
     const uint32_t *captured = step->inputs + node->input_count;
     while (control->iteration < trips && control->condition) {
-        if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
-            return gt_run_check_stop(run, err);
-        GT_TRY(enter_iteration(control, state, captured, err));
-        GT_TRY(gt_frame_execute(body, err));
-        GT_TRY(leave_iteration(frame, control, node, err));
+        gantry_status status = run_iteration(frame, control, state, captured, node, err);
+        if (status != GANTRY_OK)
+            return name_iteration(control, node, status, err);
         control->iteration++;
     }
     return finish_loop(frame, control, state, step, err);

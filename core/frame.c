@@ -1,65 +1,5 @@
-/* Frames: memory that grows to its high-water mark, and slots turned into addresses when something moved. */
+/* Frames: their life, the plans they hold, and slots turned into addresses when something moved. */
 #include "run.h"
-
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
-#define HOST_ALIGNMENT 64u
-
-static gantry_status host_alloc(gt_allocator *allocator, size_t bytes, void **out_memory)
-{
-    /* The allocator promises 16; the offset to the next multiple of 64 is kept in the byte before. */
-    uint8_t *raw = gt_alloc(allocator, bytes + HOST_ALIGNMENT);
-    if (!raw)
-        return GANTRY_RESOURCE;
-    uint8_t *aligned = (uint8_t *)(((uintptr_t)raw + HOST_ALIGNMENT) & ~(uintptr_t)(HOST_ALIGNMENT - 1));
-    aligned[-1] = (uint8_t)(aligned - raw);
-    *out_memory = aligned;
-    return GANTRY_OK;
-}
-
-static void host_free(gt_allocator *allocator, void *memory)
-{
-    uint8_t *aligned = memory;
-    if (aligned)
-        gt_free(allocator, aligned - (aligned[-1] ? aligned[-1] : HOST_ALIGNMENT));
-}
-
-void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block)
-{
-    if (block->handle && domain == 0) {
-        host_free(session->allocator, block->handle);
-    } else if (block->handle) {
-        const gantry_domain *table = session->domains[domain].entry->table;
-        table->free(table->self, block->handle, GANTRY_MEMORY_DEVICE);
-    }
-    *block = (gt_block){0};
-}
-
-gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
-                            bool *out_moved, gantry_error *err)
-{
-    if (bytes <= block->bytes && block->handle)
-        return GANTRY_OK;
-    if (session->options.memory_limit && bytes > session->options.memory_limit)
-        return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-                       "this run needs a block of %zu bytes in %s; the option memory_limit is %llu", bytes,
-                       session->domains[domain].name, (unsigned long long)session->options.memory_limit);
-    gt_block_free(session, domain, block);
-    *out_moved = true;
-    gantry_status status = GANTRY_OK;
-    if (domain == 0) {
-        status = host_alloc(session->allocator, bytes, &block->handle);
-    } else {
-        const gantry_domain *table = session->domains[domain].entry->table;
-        status = table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
-    }
-    if (status != GANTRY_OK)
-        return domain == 0 ? gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-                                     "out of memory: a block of %zu bytes on the host", bytes)
-                           : status;
-    block->bytes = bytes;
-    return GANTRY_OK;
-}
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
@@ -101,11 +41,6 @@ static void destroy_state(gt_frame *frame, gt_plan_state *state)
     gt_free(session->allocator, state);
 }
 
-static uint32_t output_domain(const gt_frame *frame, uint32_t index)
-{
-    return frame->entry->body ? 0 : frame->run->session->output_domains[index];
-}
-
 /* Everything that belongs to the leaf: it goes when another variant is chosen. */
 static void leave_leaf(gt_frame *frame)
 {
@@ -139,7 +74,7 @@ void gt_frame_destroy(gt_frame **inout_frame)
     leave_leaf(frame);
     gt_vec_free(session->allocator, &frame->states);
     for (uint32_t k = 0; frame->outputs && k < frame->output_count; k++)
-        gt_block_free(session, output_domain(frame, k), &frame->outputs[k].own);
+        gt_block_free(session, gt_frame_output_domain(frame, k), &frame->outputs[k].own);
     for (uint32_t d = 0; frame->arenas && d < session->domain_count; d++)
         gt_block_free(session, d, &frame->arenas[d]);
     gt_free(session->allocator, frame->outputs);
@@ -443,35 +378,6 @@ gantry_status gt_frame_begin(gt_frame *frame, gt_plan_state **out_state, gantry_
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-static gantry_status grow_memory(gt_frame *frame, const gt_plan *plan, gantry_error *err)
-{
-    gantry_session *session = frame->run->session;
-    bool moved = false;
-    for (uint32_t d = 0; d < session->domain_count; d++)
-        if (plan->arena_bytes[d])
-            GT_TRY(gt_block_grow(session, d, &frame->arenas[d], plan->arena_bytes[d], &moved, err));
-    if (moved)
-        frame->version++;
-    for (uint32_t k = 0; k < plan->slot_count; k++) {
-        const gt_slot *slot = &plan->slots[k];
-        if (slot->kind == GT_SLOT_CARRY && plan->shapes[slot->value].dims)
-            GT_TRY(gt_frame_grow_carry(frame, slot->index, slot->domain, slot->bytes, err));
-        if (slot->kind != GT_SLOT_OUTPUT || slot->offset_bytes || plan->shapes[slot->value].bounded ||
-            plan->shapes[slot->value].dynamic)
-            continue;
-        gt_frame_output *output = &frame->outputs[slot->index];
-        if (!output->given)
-            GT_TRY(gt_frame_grow_output(frame, slot->index, slot->bytes, err));
-        else if (output->capacity < slot->bytes)
-            return gt_fail(
-                err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
-                "output %s needs %zu bytes; the buffer bound for it has %zu",
-                frame->entry->graph->values.data[frame->entry->graph->outputs.data[slot->index]]->name,
-                slot->bytes, output->capacity);
-    }
-    return GANTRY_OK;
-}
-
 static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
 {
     gantry_buffer at = {NULL, slot->offset_bytes};
@@ -505,7 +411,7 @@ gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_err
     if (state->version == frame->version)
         return GANTRY_OK;
     const gt_plan *plan = state->plan;
-    GT_TRY(grow_memory(frame, plan, err));
+    GT_TRY(gt_frame_grow(frame, plan, err));
     for (uint32_t k = 0; k < plan->slot_count; k++)
         state->slots[k] = slot_address(frame, &plan->slots[k]);
     state->bindings++;
@@ -548,27 +454,4 @@ void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, 
     output->capacity = capacity;
     output->given = given;
     frame->version++;
-}
-
-gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
-                                  gantry_error *err)
-{
-    bool moved = false;
-    frame->carries[value].domain = domain;
-    gantry_status status =
-        gt_block_grow(frame->run->session, domain, &frame->carries[value].block, bytes, &moved, err);
-    frame->version += moved;
-    return status;
-}
-
-gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err)
-{
-    gt_frame_output *output = &frame->outputs[index];
-    bool moved = false;
-    gantry_status status =
-        gt_block_grow(frame->run->session, output_domain(frame, index), &output->own, bytes, &moved, err);
-    output->buffer = (gantry_buffer){output->own.handle, 0};
-    output->capacity = output->own.bytes;
-    frame->version += moved;
-    return status;
 }

@@ -117,13 +117,21 @@ gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_err
 void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer);
 void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given);
 
+/* Makes the frame's memory large enough for a plan, after checking the option memory_limit: too little memory
+ * is GANTRY_RESOURCE and names the value that needs most. */
+gantry_status gt_frame_grow(gt_frame *frame, const gt_plan *plan, gantry_error *err);
+
+/* The session domain in which graph output `index` is wanted. */
+uint32_t gt_frame_output_domain(const gt_frame *frame, uint32_t index);
+
 /* Makes the block of a carried value, or of an output the frame owns, at least that large. Contents are lost.
  */
 gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
                                   gantry_error *err);
 gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err);
 
-/* Grows a block of a session domain; *out_moved is set when its address changed. */
+/* Grows a block of a session domain, within what the option memory_limit allows the runs of the session
+ * together; *out_moved is set when its address changed. */
 gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
                             bool *out_moved, gantry_error *err);
 void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block);

@@ -121,4 +121,7 @@ void gt_plan_destroy(gt_plan **plan); /* shaped programs first */
  * are elements known at bind or NULL. */
 gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_error *err);
 
+/* GANTRY_RESOURCE: `what`, and which value of the plan needs most memory (frame_memory.c). */
+gantry_status gt_plan_too_large(const gt_plan *plan, gantry_error *err, const char *what);
+
 #endif

@@ -297,9 +297,8 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
                     .value = value,
                     .bytes = shape->dims ? shape_bytes(b, value) : 0};
     if (slot.bytes == SIZE_MAX)
-        return gt_fail(b->err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-                       "value %s would need more bytes than can be addressed",
-                       b->graph->values.data[value]->name);
+        return gt_plan_too_large(b->plan, b->err,
+                                 "this run needs more bytes of memory than can be addressed");
     if (later || shape->dynamic) {
         slot.kind = GT_SLOT_CARRY;
         slot.index = value;

@@ -158,7 +158,8 @@ gantry_status gt_session_own_constants(gantry_session *session, gantry_error *er
 }
 
 /* A model without symbolic sizes is bound at once: weights are packed straight from the mapped file, and the
- * first run is like any other. */
+ * first run is like any other. One that needs too much memory says so when it runs, as those with symbolic
+ * sizes do. */
 static gantry_status bind_static(gantry_session *session, gantry_error *err)
 {
     gt_variant *root = session->root;
@@ -167,9 +168,14 @@ static gantry_status bind_static(gantry_session *session, gantry_error *err)
     gt_env env = {0};
     gt_plan *plan = NULL;
     bool refused, made;
-    gantry_status status = gt_bind_segment(root, 0, &env, &plan, &refused, &made, err);
+    gantry_error own = GANTRY_ERROR_INIT;
+    gantry_status status = gt_bind_segment(root, 0, &env, &plan, &refused, &made, &own);
     gt_plan_release(session, &plan);
     gt_env_free(session->allocator, &env);
+    if (status == GANTRY_OK || status == GANTRY_RESOURCE)
+        return GANTRY_OK;
+    if (err)
+        *err = own;
     return status;
 }
 

@@ -48,6 +48,7 @@ struct gantry_session {
     gt_scalar *scratch_values; /* of binding, under lock */
     uint8_t *scratch_known;
     uint32_t scratch_count;
+    atomic_size_t held_bytes;    /* by the frames of all runs, in all domains; see memory_limit */
     atomic_uint run_count;       /* gantry_run objects alive */
     atomic_uint executing_count; /* of them, those that execute now */
     GT_VEC(gt_phase) phases;

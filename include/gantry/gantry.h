@@ -104,7 +104,8 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   base=DIR              folder of external data for a model from memory
  *   weights=copy          mapped: constants may be read from the model file during runs
  *   plan_cache=64         plans kept, least recently used first out
- *   memory_limit=0        bytes the session may take; 0: no limit
+ *   memory_limit=0        bytes that the runs of the session may take together, in all domains: values,
+ *                         outputs, workspaces; checked before any are taken; 0: no limit
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
  *   numeric_check=off     on is refused in this version

@@ -1,0 +1,258 @@
+/* Memory of frames: blocks that grow to their high-water mark, what the option memory_limit allows the runs
+ * of a session together, and errors that say which value it is that needs so much. */
+#include "run.h"
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+#define HOST_ALIGNMENT 64u
+
+static gantry_status host_alloc(gt_allocator *allocator, size_t bytes, void **out_memory)
+{
+    /* The allocator promises 16; the offset to the next multiple of 64 is kept in the byte before. */
+    uint8_t *raw = gt_alloc(allocator, bytes + HOST_ALIGNMENT);
+    if (!raw)
+        return GANTRY_RESOURCE;
+    uint8_t *aligned = (uint8_t *)(((uintptr_t)raw + HOST_ALIGNMENT) & ~(uintptr_t)(HOST_ALIGNMENT - 1));
+    aligned[-1] = (uint8_t)(aligned - raw);
+    *out_memory = aligned;
+    return GANTRY_OK;
+}
+
+static void host_free(gt_allocator *allocator, void *memory)
+{
+    uint8_t *aligned = memory;
+    if (aligned)
+        gt_free(allocator, aligned - (aligned[-1] ? aligned[-1] : HOST_ALIGNMENT));
+}
+
+void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block)
+{
+    if (block->handle && domain == 0) {
+        host_free(session->allocator, block->handle);
+    } else if (block->handle) {
+        const gantry_domain *table = session->domains[domain].entry->table;
+        table->free(table->self, block->handle, GANTRY_MEMORY_DEVICE);
+    }
+    atomic_fetch_sub(&session->held_bytes, block->bytes);
+    *block = (gt_block){0};
+}
+
+/* Counts bytes more as taken, unless the limit forbids that. */
+static bool take_bytes(gantry_session *session, size_t bytes)
+{
+    uint64_t limit = session->options.memory_limit;
+    size_t held = atomic_fetch_add(&session->held_bytes, bytes);
+    if (!limit || (held <= limit && bytes <= limit - held))
+        return true;
+    atomic_fetch_sub(&session->held_bytes, bytes);
+    return false;
+}
+
+gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
+                            bool *out_moved, gantry_error *err)
+{
+    if (bytes <= block->bytes && block->handle)
+        return GANTRY_OK;
+    if (!take_bytes(session, bytes - block->bytes))
+        return gt_fail(
+            err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
+            "memory_limit is %llu; the runs of this session hold %zu bytes, and %zu more are needed in %s",
+            (unsigned long long)session->options.memory_limit, atomic_load(&session->held_bytes),
+            bytes - block->bytes, session->domains[domain].name);
+    atomic_fetch_add(&session->held_bytes, block->bytes); /* gt_block_free takes them off */
+    gt_block_free(session, domain, block);
+    *out_moved = true;
+    gantry_status status = GANTRY_OK;
+    if (domain == 0) {
+        status = host_alloc(session->allocator, bytes, &block->handle);
+    } else {
+        const gantry_domain *table = session->domains[domain].entry->table;
+        status = table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
+    }
+    if (status != GANTRY_OK) {
+        atomic_fetch_sub(&session->held_bytes, bytes);
+        return domain == 0 ? gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
+                                     "out of memory: a block of %zu bytes on the host", bytes)
+                           : status;
+    }
+    block->bytes = bytes;
+    return GANTRY_OK;
+}
+
+/* ---- what needs so much ---------------------------------------------------------------------- */
+
+static size_t add_bytes(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+static size_t shape_bytes(const gt_plan_shape *shape, gantry_dtype dtype)
+{
+    uint64_t count = shape->dims ? 1 : 0;
+    for (uint32_t d = 0; shape->dims && d < shape->rank; d++)
+        if (shape->dims[d] == 0)
+            return 0;
+    for (uint32_t d = 0; shape->dims && d < shape->rank; d++)
+        if (__builtin_mul_overflow(count, (uint64_t)shape->dims[d], &count) || count > SIZE_MAX / 16)
+            return SIZE_MAX;
+    return gantry_dtype_bytes(dtype, count);
+}
+
+/* The output of a node of the plan's segment that has most bytes, or GT_NONE. */
+static uint32_t find_largest(const gt_plan *plan, size_t *out_bytes)
+{
+    const gt_graph *graph = plan->variant->graph;
+    const gt_segment *segment = &plan->variant->segments[plan->segment];
+    uint32_t largest = GT_NONE;
+    *out_bytes = 0;
+    for (uint32_t p = segment->first_partition; p < segment->first_partition + segment->partition_count;
+         p++) {
+        const gt_partition *partition = &plan->variant->placement->partitions[p];
+        for (uint32_t n = 0; n < partition->node_count; n++) {
+            const gt_node *node = graph->nodes.data[partition->nodes[n]];
+            for (uint32_t k = 0; k < node->output_count; k++) {
+                uint32_t id = node->outputs[k];
+                size_t bytes =
+                    id == GT_NONE ? 0 : shape_bytes(&plan->shapes[id], graph->values.data[id]->dtype);
+                if (bytes > *out_bytes) {
+                    *out_bytes = bytes;
+                    largest = id;
+                }
+            }
+        }
+    }
+    return largest;
+}
+
+gantry_status gt_plan_too_large(const gt_plan *plan, gantry_error *err, const char *what)
+{
+    const gt_graph *graph = plan->variant->graph;
+    size_t bytes;
+    uint32_t id = find_largest(plan, &bytes);
+    if (id == GT_NONE)
+        return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL, "%s", what);
+    const gt_value *value = graph->values.data[id];
+    const gt_node *node = graph->nodes.data[value->producer];
+    char dims[GANTRY_MAX_RANK * 21 + 1] = "", size[32] = "more than can be addressed";
+    size_t used = 0;
+    for (uint32_t d = 0; d < plan->shapes[id].rank; d++)
+        used += (size_t)snprintf(dims + used, sizeof dims - used, d ? ",%lld" : "%lld",
+                                 (long long)plan->shapes[id].dims[d]);
+    if (bytes != SIZE_MAX)
+        snprintf(size, sizeof size, "%zu bytes", bytes);
+    return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, node->name,
+                   "%s; most of it is '%s' %s[%s] (%s), made by node '%s' (%s)", what, value->name,
+                   gantry_dtype_text(value->dtype), dims, size, node->name, node->op_type);
+}
+
+/* ---- memory of a plan ------------------------------------------------------------------------ */
+
+/* True when the frame itself has to have memory for this slot, besides its arenas. */
+static bool wants_block(const gt_frame *frame, const gt_plan *plan, const gt_slot *slot)
+{
+    if (slot->kind == GT_SLOT_CARRY)
+        return plan->shapes[slot->value].dims != NULL;
+    return slot->kind == GT_SLOT_OUTPUT && !slot->offset_bytes && !plan->shapes[slot->value].bounded &&
+           !plan->shapes[slot->value].dynamic && !frame->outputs[slot->index].given;
+}
+
+static const gt_block *block_of(const gt_frame *frame, const gt_slot *slot)
+{
+    return slot->kind == GT_SLOT_CARRY ? &frame->carries[slot->index].block
+                                       : &frame->outputs[slot->index].own;
+}
+
+static size_t growth(const gt_block *block, size_t bytes)
+{
+    return bytes > block->bytes ? bytes - block->bytes : 0;
+}
+
+/* Refuses a plan before any of its memory is taken. */
+static gantry_status check_limit(const gt_frame *frame, const gt_plan *plan, gantry_error *err)
+{
+    const gantry_session *session = frame->run->session;
+    uint64_t limit = session->options.memory_limit;
+    size_t held = atomic_load(&session->held_bytes), more = 0;
+    if (!limit)
+        return GANTRY_OK;
+    for (uint32_t d = 0; d < session->domain_count; d++)
+        more = add_bytes(more, growth(&frame->arenas[d], plan->arena_bytes[d]));
+    for (uint32_t k = 0; k < plan->slot_count; k++)
+        if (wants_block(frame, plan, &plan->slots[k]))
+            more = add_bytes(more, growth(block_of(frame, &plan->slots[k]), plan->slots[k].bytes));
+    if (held <= limit && more <= limit - held)
+        return GANTRY_OK;
+    char what[160];
+    snprintf(what, sizeof what,
+             "memory_limit is %llu; the runs of this session hold %zu bytes, and this one needs %zu more",
+             (unsigned long long)limit, held, more);
+    return gt_plan_too_large(plan, err, what);
+}
+
+static gantry_status grow_arenas(gt_frame *frame, const gt_plan *plan, gantry_error *err)
+{
+    bool moved = false;
+    gantry_status status = GANTRY_OK;
+    for (uint32_t d = 0; status == GANTRY_OK && d < frame->run->session->domain_count; d++)
+        if (plan->arena_bytes[d])
+            status =
+                gt_block_grow(frame->run->session, d, &frame->arenas[d], plan->arena_bytes[d], &moved, err);
+    frame->version += moved;
+    return status;
+}
+
+static gantry_status grow_slot(gt_frame *frame, const gt_plan *plan, const gt_slot *slot, gantry_error *err)
+{
+    if (wants_block(frame, plan, slot))
+        return slot->kind == GT_SLOT_CARRY
+                   ? gt_frame_grow_carry(frame, slot->index, slot->domain, slot->bytes, err)
+                   : gt_frame_grow_output(frame, slot->index, slot->bytes, err);
+    if (slot->kind != GT_SLOT_OUTPUT || slot->offset_bytes || plan->shapes[slot->value].bounded ||
+        plan->shapes[slot->value].dynamic || frame->outputs[slot->index].capacity >= slot->bytes)
+        return GANTRY_OK;
+    return gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
+                   "output %s needs %zu bytes; the buffer bound for it has %zu",
+                   frame->entry->graph->values.data[frame->entry->graph->outputs.data[slot->index]]->name,
+                   slot->bytes, frame->outputs[slot->index].capacity);
+}
+
+gantry_status gt_frame_grow(gt_frame *frame, const gt_plan *plan, gantry_error *err)
+{
+    GT_TRY(check_limit(frame, plan, err));
+    gantry_status status = grow_arenas(frame, plan, err);
+    for (uint32_t k = 0; status == GANTRY_OK && k < plan->slot_count; k++)
+        status = grow_slot(frame, plan, &plan->slots[k], err);
+    if (status != GANTRY_RESOURCE || !err)
+        return status;
+    char what[sizeof err->message];
+    snprintf(what, sizeof what, "%.300s", err->message);
+    return gt_plan_too_large(plan, err, what);
+}
+
+uint32_t gt_frame_output_domain(const gt_frame *frame, uint32_t index)
+{
+    return frame->entry->body ? 0 : frame->run->session->output_domains[index];
+}
+
+gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
+                                  gantry_error *err)
+{
+    bool moved = false;
+    frame->carries[value].domain = domain;
+    gantry_status status =
+        gt_block_grow(frame->run->session, domain, &frame->carries[value].block, bytes, &moved, err);
+    frame->version += moved;
+    return status;
+}
+
+gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err)
+{
+    gt_frame_output *output = &frame->outputs[index];
+    bool moved = false;
+    gantry_status status = gt_block_grow(frame->run->session, gt_frame_output_domain(frame, index),
+                                         &output->own, bytes, &moved, err);
+    output->buffer = (gantry_buffer){output->own.handle, 0};
+    output->capacity = output->own.bytes;
+    frame->version += moved;
+    return status;
+}
