@@ -63,7 +63,7 @@ typedef struct stub_provider {
     stub_domain *domain; /* NULL: the host */
     const gt_model *model;
     uint64_t seed;
-    uint32_t yes_percent, compile_fails_percent, format_percent, view_percent;
+    uint32_t yes_percent, compile_fails_percent, refuse_percent, format_percent, view_percent;
     double scale_ns;
     char failure[200]; /* what went wrong in a run, "" for nothing */
     uint32_t alive;    /* programs, shaped programs and contexts */

@@ -250,11 +250,30 @@ static void know_value(gantry_shaped *shaped, uint32_t k, const gantry_shape *sh
     memcpy(tensor->data, elements, stub_tensor_bytes(tensor));
 }
 
+/* Some node's shapes do not please it today; the same shapes never will. */
+static bool refuse_shape(const stub_provider *p, const gantry_graph_view *view,
+                         const gantry_reshape_args *args, gantry_shaped_info *out_info)
+{
+    uint64_t extents = 0;
+    for (uint32_t k = 0; k < view->value_count; k++)
+        for (uint32_t d = 0; d < args->shapes[k].rank; d++)
+            extents = random_hash(extents, (uint64_t)args->shapes[k].dims[d], d);
+    const gantry_node_view *node = view->nodes[extents % view->node_count];
+    if (!happens(p, p->refuse_percent, extents, node->id))
+        return false;
+    out_info->refused_count = 1;
+    out_info->refused_nodes[0] = node->id;
+    out_info->refusal.code = GANTRY_REFUSE_no_kernel;
+    return true;
+}
+
 static gantry_status reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
                              gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err)
 {
     stub_provider *p = self;
     const gantry_graph_view *view = program->view;
+    if (refuse_shape(p, view, args, out_info))
+        return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL, "these extents are refused");
     gantry_shaped *shaped = room(1, sizeof *shaped);
     uint64_t hash = random_hash(p->seed, view->nodes[0]->id, 7);
     shaped->program = program;
@@ -432,6 +451,7 @@ void stub_provider_init(stub_provider *provider, uint32_t index, stub_domain *do
                                 .seed = random_next(random),
                                 .yes_percent = 20 + random_below(random, 80),
                                 .compile_fails_percent = random_chance(random, 20) ? 15 : 0,
+                                .refuse_percent = random_chance(random, 15) ? 25 : 0,
                                 .format_percent = random_chance(random, 35) ? 40 : 0,
                                 .view_percent = random_chance(random, 70) ? 80 : 0,
                                 .scale_ns = 1 + random_below(random, 20)};

@@ -218,6 +218,18 @@ static size_t held(const verifier *v, const range *r, uint32_t value, uint32_t t
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
+/* Where memory lies that is not the plan's: with the caller where the session says, else on the host. */
+static uint32_t outside_domain(const verifier *v, const gt_slot *slot)
+{
+    if (v->variant->body)
+        return 0;
+    if (slot->kind == GT_SLOT_OUTPUT)
+        return v->session->output_domains[slot->index];
+    return slot->kind == GT_SLOT_INPUT && slot->index < v->graph->inputs.count
+               ? v->session->input_domains[slot->index]
+               : 0;
+}
+
 /* A slot that a step names must make sense by itself; the bytes it touches are *out_range. */
 static bool take_slot(verifier *v, uint32_t index, uint32_t value, uint32_t domain, size_t bytes,
                       range *out_range)
@@ -228,11 +240,13 @@ static bool take_slot(verifier *v, uint32_t index, uint32_t value, uint32_t doma
           domain, index, slot->domain);
     CHECK(slot->value == value, "slot %u is of %s, not of %s", index, name_of(v, slot->value),
           name_of(v, value));
-    bool host_kind = slot->kind != GT_SLOT_ARENA && slot->kind != GT_SLOT_CARRY;
     CHECK(slot->kind < GT_SLOT_NONE, "slot %u of %s is no memory", index, name_of(v, value));
-    CHECK(!host_kind || slot->domain == 0, "slot %u of kind %d is not on the host", index, (int)slot->kind);
     CHECK(slot->kind != GT_SLOT_OUTPUT || slot->index < v->graph->outputs.count, "output %u", slot->index);
     CHECK(slot->kind != GT_SLOT_INPUT || first_content(v, slot) != GT_NONE, "input %u", slot->index);
+    CHECK(slot->kind == GT_SLOT_ARENA || slot->kind == GT_SLOT_CARRY ||
+              slot->domain == outside_domain(v, slot),
+          "slot %u of %s lies in domain %u, not in %u", index, name_of(v, value), slot->domain,
+          outside_domain(v, slot));
     CHECK(bytes <= slot->bytes || (value != GT_NONE && !v->plan->shapes[value].dims),
           "%s has %zu bytes, its slot %u only %zu", name_of(v, value), bytes, index, slot->bytes);
     CHECK(slot->kind != GT_SLOT_ARENA || (slot->offset_bytes <= v->plan->arena_bytes[domain] &&
@@ -683,8 +697,8 @@ static bool check_outputs(verifier *v)
         if (owner != v->number)
             continue;
         gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .value = value};
-        range r = {space_of(v, &slot), 0, bytes_of(v, value), 0};
-        if (!read_value(v, &r, value, 0, 0))
+        range r = {space_of(v, &slot), 0, bytes_of(v, value), outside_domain(v, &slot)};
+        if (!read_value(v, &r, value, 0, r.domain))
             return false;
     }
     return true;
