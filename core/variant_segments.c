@@ -142,13 +142,33 @@ static gantry_status segment_symbols(gt_variant *variant, gt_segment *segment, u
         if (gt_expr_segment(&graph->model->exprs, graph->checks[k].expr) <= segment->number)
             mark_symbols(&graph->model->exprs, graph->checks[k].expr, seen, symbols);
     GT_TRY(segment_results(variant, segment, symbols, err));
-    if (segment->first_partition + segment->partition_count == variant->placement->partition_count)
-        for (uint32_t k = 0; k < graph->outputs.count; k++) {
-            const gt_value *value = graph->values.data[graph->outputs.data[k]];
-            if (value->producer == GT_NONE || graph->nodes.data[value->producer]->at_bind)
-                mark_value(graph, graph->outputs.data[k], seen, symbols);
-        }
     return list_symbols(variant, symbols, &segment->symbol_count, &segment->symbols, err);
+}
+
+/* The last segment delivers the outputs that no step makes. When they wait for what it makes itself, that is
+ * one more, without a partition. */
+static gantry_status deliver_last(gt_variant *variant, uint8_t *seen, uint8_t *symbols, gantry_error *err)
+{
+    const gt_graph *graph = variant->graph;
+    gt_segment *last = &variant->segments[variant->segment_count - 1];
+    bool waits = false;
+    memset(seen, 0, graph->model->exprs.nodes.count + 1);
+    memset(symbols, 0, graph->model->exprs.symbols.count + 1);
+    for (uint32_t k = 0; k < graph->outputs.count; k++) {
+        const gt_value *value = graph->values.data[graph->outputs.data[k]];
+        if (value->producer == GT_NONE || graph->nodes.data[value->producer]->at_bind)
+            mark_value(graph, graph->outputs.data[k], seen, symbols);
+    }
+    for (uint32_t k = 0; k < last->result_count; k++)
+        waits |= symbols[last->results[k].symbol];
+    for (uint32_t k = 0; k < last->symbol_count && !waits; k++)
+        symbols[last->symbols[k]] = 1;
+    if (waits) {
+        variant->segments[variant->segment_count++] = (gt_segment){
+            .number = last->number + 1, .first_partition = last->first_partition + last->partition_count};
+        last++;
+    }
+    return list_symbols(variant, symbols, &last->symbol_count, &last->symbols, err);
 }
 
 /* Groups the partitions by segment (placement keeps them in an order in which they can run, so segments come
@@ -159,7 +179,7 @@ gantry_status gt_variant_make_segments(gt_variant *variant, gantry_error *err)
     uint32_t count = 0;
     for (uint32_t p = 0; p < placement->partition_count; p++)
         count += p == 0 || placement->partitions[p].segment != placement->partitions[p - 1].segment;
-    variant->segments = GT_ARENA_ARRAY(&variant->arena, gt_segment, count + 1);
+    variant->segments = GT_ARENA_ARRAY(&variant->arena, gt_segment, count + 2);
     uint8_t *seen =
         GT_NEW_ARRAY(variant->session->allocator, uint8_t, variant->graph->model->exprs.nodes.count + 1);
     uint8_t *symbols =
@@ -178,6 +198,8 @@ gantry_status gt_variant_make_segments(gt_variant *variant, gantry_error *err)
         variant->segments[variant->segment_count++] = (gt_segment){0};
     for (uint32_t s = 0; status == GANTRY_OK && s < variant->segment_count; s++)
         status = segment_symbols(variant, &variant->segments[s], seen, symbols, err);
+    if (status == GANTRY_OK)
+        status = deliver_last(variant, seen, symbols, err);
     gt_free(variant->session->allocator, seen);
     gt_free(variant->session->allocator, symbols);
     return status;
