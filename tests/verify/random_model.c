@@ -129,6 +129,18 @@ static gantry_status declare(maker *m, uint32_t id, gantry_dtype dtype, int32_t 
     return GANTRY_OK;
 }
 
+/* An input that need not be given. */
+static gantry_status add_default(maker *m, uint32_t input, const int64_t *dims)
+{
+    uint16_t data[16 * MODEL_WIDTH];
+    uint32_t constant;
+    for (uint32_t k = 0; k < 16 * MODEL_WIDTH; k++)
+        data[k] = (uint16_t)random_next(m->random);
+    GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_FLOAT16, 2, dims, data, &constant, m->err));
+    m->graph->values.data[input]->constant = m->graph->values.data[constant]->constant;
+    return GANTRY_OK;
+}
+
 static gantry_status add_float_input(maker *m, uint32_t index)
 {
     static const char *const opens[MODEL_OPENS] = {"n0", "n1"};
@@ -147,6 +159,8 @@ static gantry_status add_float_input(maker *m, uint32_t index)
         GT_TRY(add_class(m, 0, MODEL_WIDTH, &kind));
     if (!rows)
         m->open_class[open] = kind;
+    else if (random_chance(m->random, 10))
+        GT_TRY(add_default(m, value, dims));
     return add_float(m, value, kind);
 }
 
@@ -287,9 +301,13 @@ static gantry_status add_shape(maker *m, uint32_t place)
 
 static gantry_status add_non_zero(maker *m, uint32_t place)
 {
-    uint32_t output, cast, kind;
+    uint32_t output, cast, kind, shape;
     GT_TRY(add_one(m, "NonZero", m->floats.data[place].value, GT_NONE, &output));
     PUSH(m, &m->others, output);
+    if (random_chance(m->random, 40)) {
+        GT_TRY(add_one(m, "Shape", output, GT_NONE, &shape));
+        PUSH(m, &m->vectors, shape);
+    }
     if (random_chance(m->random, 30))
         return GANTRY_OK;
     GT_TRY(add_cast(m, output, GANTRY_FLOAT16, &cast));
