@@ -14,7 +14,7 @@ random_model_shape random_model_choose(random_source *random, uint32_t max_nodes
                                 .splits = random_chance(random, 40),
                                 .movement = random_chance(random, 50),
                                 .shapes = random_chance(random, 35),
-                                .data_sized = random_chance(random, 25),
+                                .data_sized = random_chance(random, 35),
                                 .control = random_chance(random, 15)};
     shape.locality =
         random_chance(random, 30) ? 3 : 1 + random_below(random, shape.node_count + shape.input_count);
@@ -490,7 +490,7 @@ static gantry_status add_any(maker *m)
         return add_movement(m, place);
     if (shape->shapes && random_chance(m->random, 20))
         return add_shape(m, place);
-    if (shape->data_sized && random_chance(m->random, 12))
+    if (shape->data_sized && random_chance(m->random, 16))
         return random_chance(m->random, 50) ? add_non_zero(m, place) : add_computed_rows(m, place);
     if (shape->control && random_chance(m->random, 12) && m->floats.data[place].kind != CLASS_ROW)
         return random_chance(m->random, 60) ? add_if(m, place) : add_loop(m, place);

@@ -10,8 +10,10 @@
 #include "core/run.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MAX_DOMAINS 3
 #define MAX_STUBS 4
@@ -623,6 +625,19 @@ static bool check(uint64_t seed, uint32_t max_nodes, bool print, tally *counts, 
     return right;
 }
 
+static uint64_t current_seed;
+
+/* A plan that is wrong enough crashes whoever runs it: say which one it was. Runs of bodies are not checked
+ * before. */
+static void crashed(int number)
+{
+    char line[100];
+    int length = snprintf(line, sizeof line, "FAILED random_plans 1 %" PRIu64 ": crashed\n", current_seed);
+    if (write(STDOUT_FILENO, line, (size_t)length) < length)
+        _exit(2);
+    _exit(1);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : 2000;
@@ -630,8 +645,12 @@ int main(int argc, char **argv)
     uint32_t max_nodes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 24;
     uint64_t failures = 0;
     tally counts = {0};
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGSEGV, crashed);
+    signal(SIGABRT, crashed);
     for (uint64_t k = 0; k < count; k++) {
         char text[400] = "";
+        current_seed = seed + k;
         if (check(seed + k, max_nodes, argc > 4, &counts, text))
             continue;
         failures++;
