@@ -345,9 +345,9 @@ static bool check_plans(test_case *c, gt_variant *variant)
     gantry_status status = GANTRY_OK;
     if (!plans)
         abort();
-    bool refused = false;
+    bool refused = false, made;
     for (uint32_t s = 0; status == GANTRY_OK && !refused && s < variant->segment_count; s++) {
-        status = gt_bind_segment(variant, s, &c->env, &plans[s], &refused, &err);
+        status = gt_bind_segment(variant, s, &c->env, &plans[s], &refused, &made, &err);
         if (status == GANTRY_OK && !refused) {
             choose_results(c, &variant->segments[s], plans[s]);
             if (c->print)
