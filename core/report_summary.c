@@ -1,6 +1,6 @@
 /* The lines that lead a report: at most five findings, each with its time, its share, and the row it rests
  * on. */
-#include "report.h"
+#include "report_print.h"
 
 #define MAX_LINES 5
 
@@ -73,23 +73,39 @@ static void say_where(const json_t *document, json_t *lines)
              gt_report_number_at(nodes, "in_file"), text);
 }
 
+/* What making plans took, when only one run has shown what it costs. */
+static double plans_us(const json_t *document)
+{
+    size_t k;
+    json_t *row;
+    double us = 0;
+    json_array_foreach(json_object_get(json_object_get(document, "plans"), "rows"), k, row) us +=
+        gt_report_number_at(row, "executions") > 0 ? gt_report_number_at(row, "bind_us") : 0;
+    const json_t *lookups = json_object_get(json_object_get(document, "run"), "plan_lookups");
+    return gt_report_number_at(lookups, "made") > 0 ? us : 0;
+}
+
 static void say_times(const json_t *document, json_t *lines)
 {
     const json_t *run = json_object_get(document, "run"), *steady = json_object_get(run, "steady");
     double estimate = gt_report_number_at(json_object_get(document, "totals"), "chosen_us");
     double first = gt_report_number_at(run, "first_us"), p50 = gt_report_number_at(steady, "p50_us");
-    char said[64] = "";
+    double plans = gt_report_number_at(run, "finished") == 1 ? plans_us(document) : 0;
+    char said[64] = "", made[64] = "";
+    gt_print_room a, b;
     if (estimate > 0)
-        snprintf(said, sizeof said, "; estimated were %.3f ms", estimate / 1e3);
+        snprintf(said, sizeof said, "; estimated were %s", gt_print_time(estimate, &a));
+    if (plans > 0)
+        snprintf(made, sizeof made, ", %s of it to make a plan", gt_print_time(plans, &a));
     if (p50 > 0)
-        add_line(lines, p50, nothing, "run",
-                 "a run takes %.3f ms (half of the last %.0f), the first took %.3f ms%s", p50 / 1e3,
-                 gt_report_number_at(steady, "kept"), first / 1e3, said);
+        add_line(lines, p50, nothing, "run", "a run takes %s (half of the last %.0f), the first took %s%s",
+                 gt_print_time(p50, &a), gt_report_number_at(steady, "kept"), gt_print_time(first, &b), said);
     else if (first > 0)
-        add_line(lines, first, nothing, "run", "the first run took %.3f ms%s; run more for a steady time",
-                 first / 1e3, said);
+        add_line(lines, first, nothing, "run", "the first run took %s%s%s; run more for a steady time",
+                 gt_print_time(first, &a), made, said);
     else if (estimate > 0)
-        add_line(lines, estimate, nothing, "totals", "estimated %.3f ms a run; not measured", estimate / 1e3);
+        add_line(lines, estimate, nothing, "totals", "estimated %s a run; not measured",
+                 gt_print_time(estimate, &a));
 }
 
 /* ---- crossings --------------------------------------------------------------------------------- */
@@ -142,9 +158,10 @@ static void say_crossings(const json_t *document, json_t *lines)
     if (total > 0)
         snprintf(share, sizeof share, ", %.0f %% of it", 100 * us / total);
     list_causes(document, causes, sizeof causes);
+    gt_print_room room;
     add_line(lines, us, total > 0 ? us / total : nothing, "boundaries",
-             "%zu crossings between devices move %.0f bytes, %s %.3f ms a run%s%s", count, typical,
-             timed ? "measured" : "estimated", us / 1e3, share, causes);
+             "%zu crossing%s between devices move %.0f bytes, %s %s a run%s%s", count, count == 1 ? "" : "s",
+             typical, timed ? "measured" : "estimated", gt_print_time(us, &room), share, causes);
 }
 
 /* ---- decisions and kernels --------------------------------------------------------------------- */
@@ -164,14 +181,15 @@ static void say_worth(const json_t *document, json_t *lines)
             node = gt_report_text_at(row, "name");
         }
     }
+    gt_print_room there, here, boundary;
     if (first)
-        add_line(lines, gt_report_number_at(first, "boundary_us"), nothing, "nodes",
-                 "%zu nodes were kept off %.64s: their boundaries cost more than they gain (%.100s: %.3f us "
-                 "there, "
-                 "%.3f us here, %.3f us of boundary)",
-                 count, gt_report_text_at(first, "provider"), node,
-                 gt_report_number_at(first, "estimate_here_us"),
-                 gt_report_number_at(first, "estimate_there_us"), gt_report_number_at(first, "boundary_us"));
+        add_line(
+            lines, gt_report_number_at(first, "boundary_us"), nothing, "nodes",
+            "%zu node%s kept off %.64s: the boundaries cost more than the gain (%.100s: %s there, %s here, "
+            "%s of boundary)",
+            count, count == 1 ? " was" : "s were", gt_report_text_at(first, "provider"), node,
+            gt_print_us(first, "estimate_here_us", &there), gt_print_us(first, "estimate_there_us", &here),
+            gt_print_us(first, "boundary_us", &boundary));
 }
 
 static void say_precision(const json_t *document, json_t *lines)
@@ -233,9 +251,10 @@ static void say_largest(const json_t *document, json_t *lines)
                  strncmp(largest + length + 2, gt_report_text_at(row, "kernel"),
                          strlen(gt_report_text_at(row, "kernel"))) == 0;
     }
+    gt_print_room room;
     if (us > 0 && wall > 0)
-        add_line(lines, us, us / wall, "kernels", "%.0f %% of the last run is %s in %zu kernel%s, %.3f ms",
-                 100 * us / wall, largest, count, count == 1 ? "" : "s", us / 1e3);
+        add_line(lines, us, us / wall, "kernels", "%.0f %% of the last run is %s in %zu kernel%s, %s",
+                 100 * us / wall, largest, count, count == 1 ? "" : "s", gt_print_time(us, &room));
     json_decref(sums);
 }
 

@@ -130,14 +130,14 @@ static size_t print_key(const json_t *key, char *line, size_t bytes)
 static void print_plan(const json_t *row, gt_text *text)
 {
     char line[1200];
-    gt_print_room room;
+    gt_print_room room, own;
     const json_t *reason = json_object_get(row, "reason");
     size_t used = (size_t)snprintf(line, sizeof line, "plan %.0f, graph %.0f",
                                    gt_report_number_at(row, "number"), gt_report_number_at(row, "graph"));
     used += print_key(json_object_get(row, "key"), line + used, 700);
-    used +=
-        (size_t)snprintf(line + used, sizeof line - used, ": made in %s, ran %.0f x",
-                         gt_print_us(row, "bind_us", &room), gt_report_number_at(row, "executions_total"));
+    used += (size_t)snprintf(line + used, sizeof line - used, ": made in %s (%s of it core's), ran %.0f x",
+                             gt_print_us(row, "bind_us", &room), gt_print_us(row, "core_bind_us", &own),
+                             gt_report_number_at(row, "executions_total"));
     if (strcmp(gt_report_text_at(reason, "code"), "new_size") == 0)
         snprintf(line + used, sizeof line - used, "; made because %.80s changed",
                  gt_report_text_at(reason, "symbol"));
