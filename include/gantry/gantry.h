@@ -76,12 +76,14 @@ GANTRY_API uint64_t gantry_runtime_allocation_count(const gantry_runtime *runtim
 
 /* ---- memory of a domain ----------------------------------------------------------------------- */
 
-/* Memory that stays on a device, for inputs and outputs named in the option bind.TENSOR. domain is a name such
- * as "cuda:0", or "host". Free it with the same runtime and domain, when no run has it bound any more. */
+/* Memory that stays on a device, for inputs and outputs named in the option bind.TENSOR. domain is a name
+ * such as "cuda:0", or "host". Free it with the same runtime and domain, when no run has it bound any more.
+ */
 GANTRY_API gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, size_t bytes,
                                              gantry_buffer *out_buffer, gantry_error *err);
 GANTRY_API void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer);
-/* Copies bytes and waits. One of the two domains is "host" (a plain address as handle), or both are the same. */
+/* Copies bytes and waits. One of the two domains is "host" (a plain address as handle), or both are the same.
+ */
 GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_domain,
                                             gantry_buffer target, const char *source_domain,
                                             gantry_buffer source, size_t bytes, gantry_error *err);
