@@ -31,6 +31,38 @@ static bool is_foldable_op(const gt_node *node)
     return !gt_rewrite_is_op(node, "DequantizeLinear");
 }
 
+/* A large weight that products read through a 2-D Transpose stays as it is: packing takes either order, and a
+ * transposed copy would double the memory of a model whose head shares its weights with its embedding. */
+#define LARGE_WEIGHT_BYTES ((size_t)1 << 20)
+
+static bool is_read_by_products(const gt_rewrite_context *context, uint32_t value)
+{
+    uint32_t cursor = GT_NONE, consumer, count = 0;
+    while ((consumer = gt_rewrite_next_consumer(context, value, &cursor)) != GT_NONE) {
+        const gt_node *node = context->graph->nodes.data[consumer];
+        if ((!gt_rewrite_is_op(node, "MatMul") && !gt_rewrite_is_op(node, "Gemm")) ||
+            node->inputs[0] == value || node->inputs[1] != value)
+            return false;
+        count++;
+    }
+    return count > 0 && count == gt_rewrite_use_count(context, value);
+}
+
+static bool transposes_large_weight(const gt_graph *graph, const gt_node *node)
+{
+    if (!gt_rewrite_is_op(node, "Transpose") || !gt_value_is_constant(graph->values.data[node->inputs[0]]))
+        return false;
+    const gt_constant *constant =
+        &graph->model->constants.data[graph->values.data[node->inputs[0]]->constant];
+    return constant->rank == 2 && constant->dtype == GANTRY_FLOAT32 && constant->bytes >= LARGE_WEIGHT_BYTES;
+}
+
+static bool is_transposed_weight(const fold_state *state, const gt_node *node)
+{
+    return transposes_large_weight(state->graph, node) &&
+           is_read_by_products(state->context, node->outputs[0]);
+}
+
 static bool has_known_bytes(gantry_dtype dtype)
 {
     return dtype != GANTRY_STRING && dtype != GANTRY_UNDEFINED;
@@ -272,7 +304,8 @@ static gantry_status fold_graph(fold_state *state, bool *out_changed, gantry_err
     gt_graph *graph = state->graph;
     for (uint32_t k = 0; k < graph->order.count; k++) {
         const gt_node *node = graph->nodes.data[graph->order.data[k]];
-        if (is_foldable_op(node) && has_constant_inputs(state, node) && is_within_cap(state, node))
+        if (is_foldable_op(node) && has_constant_inputs(state, node) && is_within_cap(state, node) &&
+            !is_transposed_weight(state, node))
             GT_TRY(fold_node(state, graph->order.data[k], out_changed, err));
     }
     for (uint32_t id = 0; id < state->node_count; id++)
@@ -420,6 +453,7 @@ static gantry_status note_graph(gt_rewrite_context *context, const gt_graph *gra
     for (uint32_t k = 0; k < graph->order.count; k++) {
         const gt_node *node = graph->nodes.data[graph->order.data[k]];
         if (!is_foldable_op(node) || node->at_bind || !reads_only_derived(graph, node, derived) ||
+            (is_folding(context->options) && transposes_large_weight(graph, node)) ||
             gt_map_get(&context->evaluate_failures, node->name, strlen(node->name), 0))
             continue;
         for (uint32_t o = 0; o < node->output_count; o++)

@@ -29,6 +29,7 @@ typedef enum cpu_layout {
 typedef struct cpu_tensor {
     bool present;
     bool constant; /* data is set and stays valid as long as the program */
+    bool kept;     /* a constant whose plain copy stays in memory anyway, for another kernel */
     bool bounded;  /* output: dims are upper bounds; the kernel writes true_dims */
     gantry_dtype dtype;
     cpu_layout layout;
@@ -116,6 +117,7 @@ typedef struct cpu_build {
     cpu_tensor *outputs; /* dims and dtype are set; layout may be changed by rows that say so */
     uint32_t post_count; /* only rows that fusion.c knows get any */
     const cpu_post *posts;
+    bool b_transposed; /* MatMul, Gemm: inputs[1] is the operand of a 2-D Transpose that the group absorbed */
     int threads;
     bool exact;
     gantry_error *err;

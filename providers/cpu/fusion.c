@@ -10,9 +10,10 @@ typedef struct fuser {
     const gantry_compile_args *args;
     gantry_error *err;
     cpu_uses uses;
-    uint32_t *taken_by; /* for each node: the node that leads its group */
-    uint32_t *last;     /* for each leading node: the last node of its group */
-    cpu_group *led;     /* for each leading node: its group */
+    uint32_t *taken_by;         /* for each node: the node that leads its group */
+    uint32_t *last;             /* for each leading node: the last node of its group */
+    cpu_group *led;             /* for each leading node: its group */
+    const uint32_t *transposed; /* cpu_find_transposed_weights */
 } fuser;
 
 static bool can_lead(const cpu_program *program, const gantry_node_view *node)
@@ -33,8 +34,9 @@ static gantry_status count_uses(fuser *f)
     gt_arena *arena = &f->program->arena;
     f->uses = (cpu_uses){GT_ARENA_ARRAY(arena, uint32_t, graph->value_count),
                          GT_ARENA_ARRAY(arena, uint32_t, graph->value_count),
+                         GT_ARENA_ARRAY(arena, uint32_t, graph->value_count),
                          GT_ARENA_ARRAY(arena, uint8_t, graph->value_count)};
-    if (!f->uses.count || !f->uses.consumer || !f->uses.is_output)
+    if (!f->uses.count || !f->uses.consumer || !f->uses.producer || !f->uses.is_output)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
     for (uint32_t k = 0; k < graph->node_count; k++)
         for (uint32_t j = 0; j < graph->nodes[k]->input_count; j++) {
@@ -44,8 +46,32 @@ static gantry_status count_uses(fuser *f)
             f->uses.count[value]++;
             f->uses.consumer[value] = k;
         }
+    for (uint32_t k = 0; k < graph->node_count; k++)
+        for (uint32_t j = 0; j < graph->nodes[k]->output_count; j++)
+            if (graph->nodes[k]->outputs[j] != GANTRY_NO_ID)
+                f->uses.producer[graph->nodes[k]->outputs[j]] = k;
     for (uint32_t k = 0; k < graph->output_count; k++)
         f->uses.is_output[graph->outputs[k]] = 1;
+    return GANTRY_OK;
+}
+
+/* The group of a product whose second operand is a Transpose reads what that transposes. */
+static gantry_status read_through(fuser *f, uint32_t index, uint32_t weight)
+{
+    gt_arena *arena = &f->program->arena;
+    cpu_group *group = &f->led[index];
+    uint32_t *inputs = gt_arena_copy(arena, group->inputs, group->input_count * sizeof *inputs);
+    uint32_t *ids = GT_ARENA_ARRAY(arena, uint32_t, 2);
+    if (!inputs || !ids)
+        return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    inputs[1] = f->transposed[weight];
+    ids[0] = f->program->graph->nodes[f->uses.producer[weight]]->id;
+    ids[1] = group->node->id;
+    group->inputs = inputs;
+    group->node_ids = ids;
+    group->node_count = 2;
+    group->b_transposed = true;
+    group->label = strcmp(group->node->op, "Gemm") == 0 ? "Transpose+Gemm" : "Transpose+MatMul";
     return GANTRY_OK;
 }
 
@@ -65,7 +91,9 @@ static gantry_status lead_alone(fuser *f, uint32_t index)
                                 .node_count = 1,
                                 .node_ids = &node->id,
                                 .label = node->op};
-    return GANTRY_OK;
+    uint32_t weight = node->input_count > 1 ? node->inputs[1] : GANTRY_NO_ID;
+    return weight != GANTRY_NO_ID && f->transposed[weight] != GANTRY_NO_ID ? read_through(f, index, weight)
+                                                                           : GANTRY_OK;
 }
 
 static void record(const fuser *f, const cpu_group *group, const gantry_node_view *next, const char *guard)
@@ -154,15 +182,35 @@ static gantry_status grow(fuser *f, uint32_t index)
     return GANTRY_OK;
 }
 
+/* A Transpose that every reader looks through computes nothing. */
+static bool is_read_through(const fuser *f, const gantry_node_view *node)
+{
+    return node->output_count == 1 && node->outputs[0] != GANTRY_NO_ID &&
+           f->transposed[node->outputs[0]] != GANTRY_NO_ID;
+}
+
+/* Constants that stay in memory as they are: their readers do not pack them. */
+static void find_kept(cpu_program *program)
+{
+    for (uint32_t k = 0; k < program->group_count; k++) {
+        const cpu_group *group = &program->groups[k];
+        for (uint32_t j = 0; j < group->input_count && !(group->row->flags & CPU_ROW_PACKS); j++)
+            if (group->inputs[j] != GANTRY_NO_ID)
+                program->kept[group->inputs[j]] = 1;
+    }
+}
+
 static gantry_status form_groups(fuser *f)
 {
     const gantry_graph_view *graph = f->program->graph;
     for (uint32_t k = 0; k < graph->node_count; k++) {
         if (f->taken_by[k] != GANTRY_NO_ID)
             continue;
-        GT_TRY(lead_alone(f, k));
         f->taken_by[k] = k;
-        f->last[k] = k;
+        f->last[k] = is_read_through(f, graph->nodes[k]) ? GANTRY_NO_ID : k;
+        if (f->last[k] == GANTRY_NO_ID)
+            continue;
+        GT_TRY(lead_alone(f, k));
         if (can_lead(f->program, graph->nodes[k]))
             GT_TRY(grow(f, k));
     }
@@ -180,13 +228,18 @@ gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args 
                .last = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
                .led = GT_ARENA_ARRAY(arena, cpu_group, graph->node_count)};
     program->groups = GT_ARENA_ARRAY(arena, cpu_group, graph->node_count);
-    if (!f.taken_by || !f.last || !f.led || !program->groups)
+    program->kept = GT_ARENA_ARRAY(arena, uint8_t, graph->value_count);
+    if (!f.taken_by || !f.last || !f.led || !program->groups || !program->kept)
         return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
     memset(f.taken_by, 0xFF, graph->node_count * sizeof *f.taken_by);
     GT_TRY(count_uses(&f));
+    f.transposed = cpu_find_transposed_weights(program, &f.uses);
+    if (!f.transposed)
+        return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
     GT_TRY(form_groups(&f));
     for (uint32_t k = 0; k < graph->node_count; k++)
         if (f.last[f.taken_by[k]] == k)
             program->groups[program->group_count++] = f.led[f.taken_by[k]];
+    find_kept(program);
     return GANTRY_OK;
 }

@@ -8,6 +8,7 @@
 typedef struct cpu_uses {
     uint32_t *count;    /* for each value: reads by nodes */
     uint32_t *consumer; /* for each value: one node that reads it */
+    uint32_t *producer; /* for each value that a node makes: that node */
     uint8_t *is_output;
 } cpu_uses;
 
@@ -23,5 +24,10 @@ typedef struct cpu_post_match {
 /* Whether node can be the next post-op of a group whose last value is `value`. */
 cpu_post_match cpu_post_of_node(const cpu_program *program, const gantry_compile_args *args,
                                 const cpu_group *group, const gantry_node_view *node, uint32_t value);
+
+/* For each value that is the 2-D transposition of a float32 constant and read by nothing but products as
+ * their second operand: that constant; GANTRY_NO_ID for all others. In the program's arena; NULL when out of
+ * memory. */
+const uint32_t *cpu_find_transposed_weights(const cpu_program *program, const cpu_uses *uses);
 
 #endif

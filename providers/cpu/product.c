@@ -50,14 +50,14 @@ gantry_status cpu_product_of_matmul(cpu_build *build, cpu_product *out_product)
         return cpu_unsupported(build, "an operand is a scalar");
     p.k = a->dims[a->rank - 1];
     p.m = a->rank > 1 ? a->dims[a->rank - 2] : 1;
-    int64_t b_k = b->rank > 1 ? b->dims[b->rank - 2] : b->dims[0];
-    p.n = b->rank > 1 ? b->dims[b->rank - 1] : 1;
+    int64_t b_k = b->rank > 1 ? b->dims[b->rank - (build->b_transposed ? 1 : 2)] : b->dims[0];
+    p.n = b->rank > 1 ? b->dims[b->rank - (build->b_transposed ? 2 : 1)] : 1;
     if (p.k != b_k)
         return cpu_unsupported(build, "inner dims are %lld and %lld", (long long)p.k, (long long)b_k);
     p.a_row = p.k;
     p.a_column = 1;
-    p.b_row = p.n;
-    p.b_column = 1;
+    p.b_row = build->b_transposed ? 1 : p.n;
+    p.b_column = build->b_transposed ? p.k : 1;
     GT_TRY(fill_batch(build, &p, a, b));
     fold_batch_into_rows(&p, a);
     *out_product = p;
@@ -82,7 +82,7 @@ gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product)
 {
     const cpu_tensor *a = &build->inputs[0], *b = &build->inputs[1];
     bool trans_a = gantry_node_int(build->node, "transA", 0) != 0;
-    bool trans_b = gantry_node_int(build->node, "transB", 0) != 0;
+    bool trans_b = (gantry_node_int(build->node, "transB", 0) != 0) != build->b_transposed;
     if (a->rank != 2 || b->rank != 2)
         return cpu_unsupported(build, "A and B must have rank 2");
     cpu_product p = {.dtype = a->dtype,

@@ -43,8 +43,25 @@ void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float 
 void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b, int64_t b_row, int64_t k,
                     float *y, int64_t y_row);
 
+/* float32 of few rows with a constant B whose columns are dense and whose plain copy another kernel keeps: no
+ * packed copy. The same convention. */
+gantry_status cpu_product_dots(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
 /* float32 through oneDNN's matmul with packed constant weights and fused post-ops. The same convention. */
 gantry_status cpu_product_dnnl(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
+/* Whether B lies in memory once for a table (Gather) and for this product: its columns are rows of that. */
+static inline bool cpu_product_reads_kept(const cpu_build *build, const cpu_product *p)
+{
+    return build->inputs[1].kept && p->b_row == 1 && p->b_column == p->k && p->batch_count == 1 &&
+           p->n * p->k >= (1 << 20);
+}
+
+/* A constant B in the panels of cpu_product_small as oneDNN packs it for many rows (K padded to 16), so that
+ * a model that decodes after a prefill has its weights once. NULL with build->err set on failure. */
+const float *cpu_product_pack_shared(cpu_build *build, const cpu_product *product);
+/* Whether that is possible: with oneDNN, and for whole panels. */
+bool cpu_product_can_share(const cpu_build *build, const cpu_product *product);
 
 /* Whether C is a vector along the columns that is added as it is. */
 static inline bool cpu_product_has_bias(const cpu_product *p)

@@ -59,6 +59,26 @@ static bool describe(shape_set *set, const cpu_product *p, bool pack, bool bias)
            dnnl_success;
 }
 
+bool cpu_product_can_share(const cpu_build *build, const cpu_product *p)
+{
+    return cpu_dnnl_engine(build) && p->n >= CPU_PANEL;
+}
+
+const float *cpu_product_pack_shared(cpu_build *build, const cpu_product *p)
+{
+    dnnl_dims_t dims = {p->k, p->n}, strides = {p->b_row, p->b_column};
+    dnnl_memory_desc_t plain = NULL, panels = NULL;
+    const float *packed = NULL;
+    if (dnnl_memory_desc_create_with_strides(&plain, 2, dims, dnnl_f32, strides) == dnnl_success &&
+        dnnl_memory_desc_create_with_tag(&panels, 2, dims, dnnl_f32, dnnl_BA16a64b) == dnnl_success)
+        packed = cpu_dnnl_pack(build, &build->inputs[1], plain, panels);
+    else
+        gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    dnnl_memory_desc_destroy(plain);
+    dnnl_memory_desc_destroy(panels);
+    return packed;
+}
+
 /* The operand that is added along the columns: C of a Gemm, or a fused Add. -1: none. */
 static int bias_operand(const cpu_build *build, const cpu_product *p)
 {
@@ -106,7 +126,8 @@ gantry_status cpu_product_dnnl(cpu_build *build, const cpu_product *p, cpu_kerne
 {
     if (!can_take(build, p))
         return GANTRY_UNSUPPORTED;
-    bool pack = build->inputs[1].constant && p->batch_count == 1 && p->batch_rank == 0;
+    bool pack = build->inputs[1].constant && p->batch_count == 1 && p->batch_rank == 0 &&
+                !cpu_product_reads_kept(build, p);
     double work = (double)p->batch_count * (double)p->m * (double)p->n * (double)p->k;
     int threads = work < 16.0 * CPU_TINY_ELEMENTS ? 1 : build->threads, residual = -1;
     shape_set set = {0};

@@ -117,6 +117,7 @@ static CPU_CLONES void tail_columns(const float *a, const float *b, int64_t b_ro
 typedef struct small_state {
     cpu_product product;
     const float *packed; /* NULL: B is read where it lies */
+    int64_t depth;       /* rows of a packed panel: k, or more with padding */
     uint32_t post_count;
     cpu_post posts[CPU_MAX_POSTS + 1]; /* C of a Gemm first */
 } small_state;
@@ -194,7 +195,7 @@ static void compute_tile(const small_state *state, const cpu_call *call, int64_t
     const float *a = (const float *)call->inputs[0] + a_at + m * p->a_row;
     float *y = (float *)call->outputs[0] + (matrix * p->m + m) * p->n + n;
     if (state->packed) {
-        packed_tile(a, p->a_row, state->packed + n * p->k, p->k, y, p->n, rows, columns);
+        packed_tile(a, p->a_row, state->packed + n * state->depth, p->k, y, p->n, rows, columns);
     } else {
         const float *b = (const float *)call->inputs[1] + b_at + n;
         if (columns == PANEL)
@@ -284,6 +285,19 @@ static void add_posts(small_state *state, const cpu_build *build)
         state->posts[state->post_count++] = build->posts[k];
 }
 
+static gantry_status pack(cpu_build *build, small_state *state)
+{
+    const cpu_product *p = &state->product;
+    bool shared = cpu_product_can_share(build, p);
+    pack_job job = {p, build->inputs[1].data};
+    uint64_t key = 0x50414e454c363400u + (uint64_t)(p->b_column != 1); /* "PANEL64", transposed or not */
+    state->depth = shared ? (p->k + 15) / 16 * 16 : p->k;
+    state->packed =
+        shared ? cpu_product_pack_shared(build, p)
+               : cpu_pack(build, &build->inputs[1], key, cpu_panel_bytes(p->k, p->n), pack_panels, &job);
+    return state->packed ? GANTRY_OK : GANTRY_RESOURCE;
+}
+
 gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel)
 {
     if (!is_small(build, product))
@@ -294,15 +308,8 @@ gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cp
     state->product = *product;
     add_posts(state, build);
     bool packable = build->inputs[1].constant && product->batch_count == 1;
-    if (packable) {
-        pack_job job = {product, build->inputs[1].data};
-        uint64_t key =
-            0x50414e454c363400u + (uint64_t)(product->b_column != 1); /* "PANEL64", transposed or not */
-        state->packed = cpu_pack(build, &build->inputs[1], key, cpu_panel_bytes(product->k, product->n),
-                                 pack_panels, &job);
-        if (!state->packed)
-            return GANTRY_RESOURCE;
-    }
+    if (packable)
+        GT_TRY(pack(build, state));
     double work = (double)product->batch_count * (double)product->m * (double)product->n * (double)product->k;
     *out_kernel = cpu_kernel_of(small_run, state);
     out_kernel->name = packable ? "panel64:packed" : "panel64:plain";

@@ -50,6 +50,7 @@ typedef struct cpu_group {
     const uint32_t *outputs;
     uint32_t post_count;
     const cpu_post *posts;
+    bool b_transposed; /* inputs[1] stands in front of a Transpose */
     uint32_t node_count;
     const uint32_t *node_ids;
     const char *label; /* "Conv+Relu" */
@@ -79,7 +80,8 @@ typedef struct cpu_program {
     uint32_t group_count;
     cpu_group *groups;
     pthread_mutex_t lock;
-    void **owned; /* for each value: the copy of its constant, or NULL */
+    void **owned;  /* for each value: the copy of its constant, or NULL */
+    uint8_t *kept; /* for each value: a constant that some kernel reads as it is */
     GT_VEC(cpu_pack_entry) packs;
     GT_VEC(cpu_pack_chunk) chunks;
     uint64_t held_bytes;

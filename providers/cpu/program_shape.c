@@ -65,6 +65,7 @@ static gantry_status tensor_of(const shaper *s, uint32_t value, cpu_tensor *out_
         out_tensor->dims[k] = shape->dims[k];
     out_tensor->constant_id = view->constant_id;
     out_tensor->constant = view->constant_id != GANTRY_NO_ID;
+    out_tensor->kept = out_tensor->constant && s->program->kept[value];
     return count_elements(s, value, out_tensor);
 }
 
@@ -440,6 +441,7 @@ static gantry_status shape_group(shaper *s, uint32_t index)
                        .outputs = GT_ARENA_ARRAY(arena, cpu_tensor, group->output_count),
                        .post_count = group->post_count,
                        .posts = group->posts,
+                       .b_transposed = group->b_transposed,
                        .threads = s->program->threads,
                        .exact = s->program->exact,
                        .err = s->err,

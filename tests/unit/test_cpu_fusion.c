@@ -171,6 +171,69 @@ Test(cpu_fusion, activations_after_a_product)
     }
 }
 
+/* ids -> Gather(table), x -> MatMul(Transpose(table)): a language model whose head shares its embedding. */
+static void check_shared_head(int64_t m, int64_t n, int64_t k, bool gathered, const char *kernel)
+{
+    float *a = malloc((size_t)(m * k) * 4), *b = malloc((size_t)(k * n) * 4), *c = malloc((size_t)n * 4);
+    float *y = malloc((size_t)(m * n) * 4), *row = malloc((size_t)k * 4),
+          *expected = malloc((size_t)(m * n) * 4);
+    test_fill(a, m * k, 1);
+    test_fill(b, k * n, 2);
+    test_fill(c, n, 3);
+    test_net *net = test_net_open();
+    int64_t one = 1, id = n - 1;
+    uint32_t va = test_value_add(net, GANTRY_FLOAT32, 3, (int64_t[]){1, m, k});
+    uint32_t vb = test_constant_add(net, GANTRY_FLOAT32, 2, (int64_t[]){n, k}, b);
+    uint32_t vc = test_constant_add(net, GANTRY_FLOAT32, 1, &n, c);
+    uint32_t vi = test_value_add(net, GANTRY_INT64, 1, &one);
+    uint32_t vr = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){1, k});
+    uint32_t vt = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){k, n});
+    uint32_t vp = test_value_add(net, GANTRY_FLOAT32, 3, (int64_t[]){1, m, n});
+    uint32_t vy = test_value_add(net, GANTRY_FLOAT32, 3, (int64_t[]){1, m, n});
+    test_input(net, va);
+    test_output(net, vy);
+    if (gathered) {
+        test_input(net, vi);
+        test_output(net, vr);
+        test_node_add(net, "", "Gather", 13, 2, (uint32_t[]){vb, vi}, 1, &vr);
+    }
+    test_node_add(net, "", "Transpose", 13, 1, &vb, 1, &vt);
+    test_ints(net, "perm", 2, (int64_t[]){1, 0});
+    test_node_add(net, "", "MatMul", 13, 2, (uint32_t[]){va, vt}, 1, &vp);
+    test_node_add(net, "", "Add", 14, 2, (uint32_t[]){vp, vc}, 1, &vy);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(net->recorder.kernel_count, gathered ? 2 : 1);
+    const char *last = net->recorder.kernels[gathered];
+    cr_assert(strstr(last, kernel), "%s, not %s", last, kernel);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a, &id}, (void *[]){y, row}), GANTRY_OK);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = c[j];
+            for (int64_t l = 0; l < k; l++)
+                sum += (double)a[i * k + l] * b[j * k + l];
+            expected[i * n + j] = (float)sum;
+        }
+    cr_assert_lt(test_difference(y, expected, m * n), 2e-4, "m %d: %s", (int)m, last);
+    if (gathered)
+        cr_assert_eq(memcmp(row, b + id * k, (size_t)k * 4), 0);
+    cr_assert_eq(test_net_close(net), 0);
+    free(a);
+    free(b);
+    free(c);
+    free(y);
+    free(row);
+    free(expected);
+}
+
+Test(cpu_fusion, weights_behind_a_transpose)
+{
+    for (int64_t m = 1; m <= 4; m++)
+        check_shared_head(m, 4099, 259, true, "dots:shared");
+    check_shared_head(6, 4099, 259, true, "Transpose+MatMul+Add");
+    check_shared_head(2, 4099, 259, false, "panel64:packed");
+    check_shared_head(6, 130, 33, false, "Transpose+MatMul+Add");
+}
+
 static float get_pooled(const float *x, int64_t h, int64_t w, int64_t i, int64_t j, bool average)
 {
     float best = -INFINITY, sum = 0;

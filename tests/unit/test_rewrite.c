@@ -320,6 +320,30 @@ Test(rewrite, folding_stops_at_the_cap)
     fixture_free(&f);
 }
 
+/* 1 MiB and more: a transposed copy would double the model; packing takes either order. */
+Test(rewrite, a_large_weight_behind_a_transpose_stays)
+{
+    static float w[512 * 512];
+    for (unsigned other = 0; other < 2; other++) {
+        fixture f;
+        fixture_init(&f);
+        input(&f, "x", GANTRY_FLOAT32, "n,512");
+        constant(&f, "w", GANTRY_FLOAT32, "512,512", w);
+        node(&f, "transpose1", "Transpose", "w", "t");
+        node(&f, "matmul1", "MatMul", "x t", "y");
+        output(&f, "y");
+        if (other) {
+            node(&f, "sqrt1", "Sqrt", "t", "z");
+            output(&f, "z");
+        }
+        simplify(&f);
+        cr_assert_eq(f.evaluations, other, "another reader wants it folded");
+        cr_assert(find(&f, "transpose1"));
+        cr_assert_eq(f.model->notes.count, 0);
+        fixture_free(&f);
+    }
+}
+
 Test(rewrite, what_cannot_be_evaluated_stays_and_is_tried_once)
 {
     fixture f;
