@@ -20,7 +20,7 @@
  * that say so. */
 typedef enum cpu_layout {
     CPU_PLAIN = 0,   /* dense row-major, as ONNX orders dims */
-    CPU_NHWC = 1,    /* rank 4 (3): channels last */
+    CPU_NHWC = 1,    /* rank 3 to 5 of bytes: channels last */
     CPU_NCHW16C = 2, /* rank 4 (3): channels in blocks of 16, zero padded */
     CPU_LAYOUT_COUNT
 } cpu_layout;
@@ -118,6 +118,7 @@ typedef struct cpu_build {
     uint32_t post_count; /* only rows that fusion.c knows get any */
     const cpu_post *posts;
     bool b_transposed; /* MatMul, Gemm: inputs[1] is the operand of a 2-D Transpose that the group absorbed */
+    const uint8_t *table; /* of a fused group of bytes: the 256 results; else NULL */
     int threads;
     bool exact;
     gantry_error *err;

@@ -60,6 +60,8 @@ void cpu_dnnl_open(cpu_provider *provider)
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success)
         provider->dnnl_engine = engine;
     provider->isa = isa_name();
+    provider->exact_bytes = strstr(provider->isa, "vnni") || strstr(provider->isa, "bf16") ||
+                            strstr(provider->isa, "fp16") || strstr(provider->isa, "amx");
     provider->channel_block = strncmp(provider->isa, "avx512", 6) == 0 ? 16 : 8;
     provider->sgemv_right = sgemv_is_right();
 }
@@ -368,9 +370,23 @@ static gantry_status fill_reordered(void *arg, void *packed)
 const void *cpu_dnnl_pack(cpu_build *build, const cpu_tensor *weight, const_dnnl_memory_desc_t plain,
                           const_dnnl_memory_desc_t wanted)
 {
-    reorder_job job = {cpu_dnnl_engine(build), plain, wanted, weight->data, build->threads};
-    return cpu_pack(build, weight, cpu_dnnl_layout_key(wanted), dnnl_memory_desc_get_size(wanted),
+    return cpu_dnnl_pack_from(build, weight, weight->data, 0, plain, wanted);
+}
+
+const void *cpu_dnnl_pack_from(cpu_build *build, const cpu_tensor *weight, const void *source, uint64_t kind,
+                               const_dnnl_memory_desc_t plain, const_dnnl_memory_desc_t wanted)
+{
+    reorder_job job = {cpu_dnnl_engine(build), plain, wanted, source, build->threads};
+    return cpu_pack(build, weight, cpu_dnnl_layout_key(wanted) ^ kind, dnnl_memory_desc_get_size(wanted),
                     fill_reordered, &job);
+}
+
+static dnnl_data_type_t type_of(gantry_dtype dtype)
+{
+    return dtype == GANTRY_UINT8   ? dnnl_u8
+           : dtype == GANTRY_INT8  ? dnnl_s8
+           : dtype == GANTRY_INT32 ? dnnl_s32
+                                   : dnnl_f32;
 }
 
 dnnl_memory_desc_t cpu_dnnl_describe_tensor(const cpu_build *build, const cpu_tensor *tensor,
@@ -380,13 +396,15 @@ dnnl_memory_desc_t cpu_dnnl_describe_tensor(const cpu_build *build, const cpu_te
                                               dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     static const dnnl_format_tag_t blocked16[] = {0, 0, 0, dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c, 0};
     static const dnnl_format_tag_t blocked8[] = {0, 0, 0, dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c, 0};
+    static const dnnl_format_tag_t last[] = {0, 0, 0, dnnl_nwc, dnnl_nhwc, dnnl_ndhwc, 0};
     const dnnl_format_tag_t *tags = layout == CPU_PLAIN                    ? plain
+                                    : layout == CPU_NHWC                   ? last
                                     : build->provider->channel_block == 16 ? blocked16
                                                                            : blocked8;
     dnnl_memory_desc_t md = NULL;
     if (tensor->rank > 6 || tags[tensor->rank] == 0)
         return NULL;
-    if (dnnl_memory_desc_create_with_tag(&md, (int)tensor->rank, tensor->dims, dnnl_f32,
+    if (dnnl_memory_desc_create_with_tag(&md, (int)tensor->rank, tensor->dims, type_of(tensor->dtype),
                                          tags[tensor->rank]) != dnnl_success)
         return NULL;
     return md;

@@ -5,17 +5,6 @@
  * its output. */
 #include "fusion.h"
 
-typedef struct fuser {
-    cpu_program *program;
-    const gantry_compile_args *args;
-    gantry_error *err;
-    cpu_uses uses;
-    uint32_t *taken_by;         /* for each node: the node that leads its group */
-    uint32_t *last;             /* for each leading node: the last node of its group */
-    cpu_group *led;             /* for each leading node: its group */
-    const uint32_t *transposed; /* cpu_find_transposed_weights */
-} fuser;
-
 static bool can_lead(const cpu_program *program, const gantry_node_view *node)
 {
     static const char *const leaders[] = {"Conv", "ConvTranspose", "MatMul", "Gemm"};
@@ -28,7 +17,7 @@ static bool can_lead(const cpu_program *program, const gantry_node_view *node)
     return false;
 }
 
-static gantry_status count_uses(fuser *f)
+static gantry_status count_uses(cpu_fuser *f)
 {
     const gantry_graph_view *graph = f->program->graph;
     gt_arena *arena = &f->program->arena;
@@ -38,6 +27,7 @@ static gantry_status count_uses(fuser *f)
                          GT_ARENA_ARRAY(arena, uint8_t, graph->value_count)};
     if (!f->uses.count || !f->uses.consumer || !f->uses.producer || !f->uses.is_output)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    memset(f->uses.producer, 0xFF, graph->value_count * sizeof *f->uses.producer);
     for (uint32_t k = 0; k < graph->node_count; k++)
         for (uint32_t j = 0; j < graph->nodes[k]->input_count; j++) {
             uint32_t value = graph->nodes[k]->inputs[j];
@@ -56,7 +46,7 @@ static gantry_status count_uses(fuser *f)
 }
 
 /* The group of a product whose second operand is a Transpose reads what that transposes. */
-static gantry_status read_through(fuser *f, uint32_t index, uint32_t weight)
+static gantry_status read_through(cpu_fuser *f, uint32_t index, uint32_t weight)
 {
     gt_arena *arena = &f->program->arena;
     cpu_group *group = &f->led[index];
@@ -75,7 +65,7 @@ static gantry_status read_through(fuser *f, uint32_t index, uint32_t weight)
     return GANTRY_OK;
 }
 
-static gantry_status lead_alone(fuser *f, uint32_t index)
+static gantry_status lead_alone(cpu_fuser *f, uint32_t index)
 {
     const gantry_node_view *node = f->program->graph->nodes[index];
     const cpu_op_row *row = cpu_find_op(node->domain, node->op);
@@ -96,7 +86,8 @@ static gantry_status lead_alone(fuser *f, uint32_t index)
                                                                            : GANTRY_OK;
 }
 
-static void record(const fuser *f, const cpu_group *group, const gantry_node_view *next, const char *guard)
+static void record(const cpu_fuser *f, const cpu_group *group, const gantry_node_view *next,
+                   const char *guard)
 {
     if (!f->args->recorder)
         return;
@@ -114,7 +105,7 @@ static void record(const fuser *f, const cpu_group *group, const gantry_node_vie
 }
 
 /* Adds one node to a group; arrays are copied, groups are short. */
-static gantry_status absorb(fuser *f, cpu_group *group, const gantry_node_view *node,
+static gantry_status absorb(cpu_fuser *f, cpu_group *group, const gantry_node_view *node,
                             const cpu_post_match *match)
 {
     gt_arena *arena = &f->program->arena;
@@ -146,7 +137,7 @@ static gantry_status absorb(fuser *f, cpu_group *group, const gantry_node_view *
 }
 
 /* Why the value between two nodes cannot disappear, or NULL. */
-static const char *value_guard(const fuser *f, uint32_t value, uint32_t next)
+static const char *value_guard(const cpu_fuser *f, uint32_t value, uint32_t next)
 {
     if (f->uses.is_output[value])
         return "the value between is an output";
@@ -157,7 +148,7 @@ static const char *value_guard(const fuser *f, uint32_t value, uint32_t next)
     return NULL;
 }
 
-static gantry_status grow(fuser *f, uint32_t index)
+static gantry_status grow(cpu_fuser *f, uint32_t index)
 {
     const gantry_graph_view *graph = f->program->graph;
     cpu_group *group = &f->led[index];
@@ -183,7 +174,7 @@ static gantry_status grow(fuser *f, uint32_t index)
 }
 
 /* A Transpose that every reader looks through computes nothing. */
-static bool is_read_through(const fuser *f, const gantry_node_view *node)
+static bool is_read_through(const cpu_fuser *f, const gantry_node_view *node)
 {
     return node->output_count == 1 && node->outputs[0] != GANTRY_NO_ID &&
            f->transposed[node->outputs[0]] != GANTRY_NO_ID;
@@ -200,7 +191,7 @@ static void find_kept(cpu_program *program)
     }
 }
 
-static gantry_status form_groups(fuser *f)
+static gantry_status form_groups(cpu_fuser *f)
 {
     const gantry_graph_view *graph = f->program->graph;
     for (uint32_t k = 0; k < graph->node_count; k++) {
@@ -221,12 +212,12 @@ gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args 
 {
     const gantry_graph_view *graph = program->graph;
     gt_arena *arena = &program->arena;
-    fuser f = {.program = program,
-               .args = args,
-               .err = err,
-               .taken_by = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
-               .last = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
-               .led = GT_ARENA_ARRAY(arena, cpu_group, graph->node_count)};
+    cpu_fuser f = {.program = program,
+                   .args = args,
+                   .err = err,
+                   .taken_by = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
+                   .last = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
+                   .led = GT_ARENA_ARRAY(arena, cpu_group, graph->node_count)};
     program->groups = GT_ARENA_ARRAY(arena, cpu_group, graph->node_count);
     program->kept = GT_ARENA_ARRAY(arena, uint8_t, graph->value_count);
     if (!f.taken_by || !f.last || !f.led || !program->groups || !program->kept)
@@ -236,6 +227,7 @@ gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args 
     f.transposed = cpu_find_transposed_weights(program, &f.uses);
     if (!f.transposed)
         return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
+    GT_TRY(cpu_fuse_qdq(&f));
     GT_TRY(form_groups(&f));
     for (uint32_t k = 0; k < graph->node_count; k++)
         if (f.last[f.taken_by[k]] == k)

@@ -7,9 +7,8 @@
 /* ---- activations
  * ------------------------------------------------------------------------------------------------------ */
 
-/* One scalar constant operand as a float; false when it is anything else. */
-static bool read_scalar(const cpu_program *program, const gantry_compile_args *args,
-                        const gantry_node_view *node, uint32_t input, float *inout_value)
+bool cpu_read_scalar(const cpu_program *program, const gantry_compile_args *args,
+                     const gantry_node_view *node, uint32_t input, float *inout_value)
 {
     const gantry_value_view *value = gantry_node_input(program->graph, node, input);
     if (!value)
@@ -38,8 +37,8 @@ static cpu_post_match match_clip(const cpu_program *program, const gantry_compil
 {
     float low = gantry_node_float(node, "min", -INFINITY), high = gantry_node_float(node, "max", INFINITY);
     cpu_post_match match = activation(CPU_POST_CLIP, low, high);
-    if (!read_scalar(program, args, node, 1, &match.post.alpha) ||
-        !read_scalar(program, args, node, 2, &match.post.beta))
+    if (!cpu_read_scalar(program, args, node, 1, &match.post.alpha) ||
+        !cpu_read_scalar(program, args, node, 2, &match.post.beta))
         match.guard = "a bound of Clip is not a constant scalar";
     if (isnan(match.post.alpha) || isnan(match.post.beta) || match.post.alpha > match.post.beta)
         match.guard = "the bounds of Clip are not ordered";

@@ -22,6 +22,7 @@ struct cpu_provider {
     bool sgemv_right;  /* the OpenBLAS in use passed the known product */
     int channel_block; /* of blocked layouts: 16, or 8 without AVX-512 */
     const char *isa;   /* the instruction set oneDNN uses */
+    bool exact_bytes;  /* oneDNN's 8-bit products do not saturate between (VNNI, AMX) */
 };
 
 /* Memory from the host's allocator, 64-byte aligned (2 MiB and in huge pages when big); NULL when there is
@@ -50,7 +51,8 @@ typedef struct cpu_group {
     const uint32_t *outputs;
     uint32_t post_count;
     const cpu_post *posts;
-    bool b_transposed; /* inputs[1] stands in front of a Transpose */
+    bool b_transposed;    /* inputs[1] stands in front of a Transpose */
+    const uint8_t *table; /* quantized_table.c: the 256 results, else NULL */
     uint32_t node_count;
     const uint32_t *node_ids;
     const char *label; /* "Conv+Relu" */
@@ -80,12 +82,20 @@ typedef struct cpu_program {
     uint32_t group_count;
     cpu_group *groups;
     pthread_mutex_t lock;
-    void **owned;  /* for each value: the copy of its constant, or NULL */
-    uint8_t *kept; /* for each value: a constant that some kernel reads as it is */
+    void **owned;     /* for each value: the copy of its constant, or NULL */
+    uint8_t *kept;    /* for each value: a constant that some kernel reads as it is */
+    uint8_t *carried; /* for each value: the type it has inside fused groups; GANTRY_UNDEFINED: its own */
     GT_VEC(cpu_pack_entry) packs;
     GT_VEC(cpu_pack_chunk) chunks;
     uint64_t held_bytes;
 } cpu_program;
+
+/* The element type that kernels see a value in. */
+static inline gantry_dtype cpu_program_dtype(const cpu_program *program, uint32_t value)
+{
+    gantry_dtype carried = (gantry_dtype)program->carried[value];
+    return carried != GANTRY_UNDEFINED ? carried : program->graph->values[value]->dtype;
+}
 
 gantry_status cpu_program_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
                                   gantry_error *err);

@@ -1,6 +1,6 @@
 /* Keeps activations in channel blocks across chains of convolutions.
  *
- *     plain    [N, C, H, W]          blocked    [N, ceil(C/16), H, W, 16]
+ *     plain    [N, C, H, W]          blocked    [N, ceil(C/16), H, W, 16]          of bytes    [N, H, W, C]
  *
  * Convolutions and pools choose for themselves. An elementwise operator whose operands lie blocked is shown
  * them as plain tensors of rank 5, which broadcast the same way; so no elementwise kernel knows of blocks. */
@@ -11,9 +11,19 @@ bool cpu_can_block(const cpu_tensor *tensor)
     return tensor->dtype == GANTRY_FLOAT32 && tensor->rank >= 3 && tensor->rank <= 5;
 }
 
+static bool is_byte(const cpu_tensor *tensor)
+{
+    return tensor->dtype == GANTRY_UINT8 || tensor->dtype == GANTRY_INT8;
+}
+
+cpu_layout cpu_private_layout(const cpu_tensor *tensor)
+{
+    return is_byte(tensor) ? CPU_NHWC : CPU_NCHW16C;
+}
+
 size_t cpu_layout_bytes(const cpu_provider *provider, const cpu_tensor *tensor, cpu_layout layout)
 {
-    if (layout == CPU_PLAIN || tensor->count == 0)
+    if (layout != CPU_NCHW16C || tensor->count == 0)
         return cpu_tensor_bytes(tensor);
     int64_t block = provider->channel_block, channels = tensor->dims[1];
     int64_t padded = (channels + block - 1) / block * block;
@@ -22,6 +32,8 @@ size_t cpu_layout_bytes(const cpu_provider *provider, const cpu_tensor *tensor, 
 
 bool cpu_layouts_agree(const cpu_provider *provider, const cpu_tensor *tensor)
 {
+    if (is_byte(tensor) && tensor->rank >= 2)
+        return tensor->dims[1] == 1 || tensor->count == tensor->dims[0] * tensor->dims[1];
     if (!cpu_can_block(tensor) || tensor->dims[1] % provider->channel_block != 0)
         return false;
     return tensor->count == tensor->dims[0] * tensor->dims[1];
@@ -114,7 +126,8 @@ gantry_status cpu_layout_make(const cpu_places *places, cpu_build *build, const 
         return make_blocked(build, group, out_kernel);
     if (group->row->flags & CPU_ROW_PICKS_LAYOUT)
         for (uint32_t k = 0; k < build->input_count; k++)
-            if (build->inputs[k].present && places[group->inputs[k]].known[CPU_NCHW16C])
-                build->inputs[k].layout = CPU_NCHW16C;
+            if (build->inputs[k].present &&
+                places[group->inputs[k]].known[cpu_private_layout(&build->inputs[k])])
+                build->inputs[k].layout = cpu_private_layout(&build->inputs[k]);
     return group->row->make(build, out_kernel);
 }

@@ -10,10 +10,14 @@ typedef struct cpu_places {
     bool known[CPU_LAYOUT_COUNT];
 } cpu_places;
 
+/* The layout that kernels of convolutions keep this tensor in between them: blocks of channels for floats,
+ * channels last for 8-bit integers. */
+cpu_layout cpu_private_layout(const cpu_tensor *tensor);
+
 /* Bytes of a tensor in that layout, padding of the channels included. */
 size_t cpu_layout_bytes(const cpu_provider *provider, const cpu_tensor *tensor, cpu_layout layout);
 
-/* Whether the plain and the blocked layout of this tensor are the same bytes (a vector of channels). */
+/* Whether the plain and the private layout of this tensor are the same bytes (a vector of channels). */
 bool cpu_layouts_agree(const cpu_provider *provider, const cpu_tensor *tensor);
 
 /* Whether a float32 tensor of this shape can be blocked at all. */

@@ -1,7 +1,8 @@
 /* Making a shaped program: for each group the kernel of its row at these shapes, with conversions of layout
  * where its operands need them; then the places of all operands are planned.
  *
- * A value may lie in two places at once, one plain and one blocked; the second is made when somebody asks. */
+ * A value may lie in two places at once, one plain and one in its private layout; the second is made when
+ * somebody asks. */
 #include "dnnl_kernel.h"
 #include "program.h"
 #include "program_layout.h"
@@ -58,7 +59,7 @@ static gantry_status tensor_of(const shaper *s, uint32_t value, cpu_tensor *out_
         return gt_fail(s->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
                        "'%s' has rank %u, the limit is %u", view->name, shape->rank, GANTRY_MAX_RANK);
     out_tensor->present = true;
-    out_tensor->dtype = view->dtype;
+    out_tensor->dtype = cpu_program_dtype(s->program, value);
     out_tensor->rank = shape->rank;
     out_tensor->bounded = (view->flags & GANTRY_VALUE_BOUNDED) != 0;
     for (uint32_t k = 0; k < shape->rank; k++)
@@ -231,8 +232,8 @@ static gantry_status place_in(shaper *s, cpu_build *build, uint32_t value, const
                               cpu_layout layout, cpu_place *out_place)
 {
     cpu_places *places = &s->places[value];
-    cpu_layout other = layout == CPU_PLAIN ? CPU_NCHW16C : CPU_PLAIN;
-    if (!places->known[CPU_PLAIN] && !places->known[CPU_NCHW16C])
+    cpu_layout other = layout == CPU_PLAIN ? cpu_private_layout(tensor) : CPU_PLAIN;
+    if (!places->known[CPU_PLAIN] && !places->known[other] && !places->known[layout])
         GT_TRY(place_host_value(s, build, value, tensor));
     if (places->known[layout]) {
         *out_place = places->at[layout];
@@ -442,6 +443,7 @@ static gantry_status shape_group(shaper *s, uint32_t index)
                        .post_count = group->post_count,
                        .posts = group->posts,
                        .b_transposed = group->b_transposed,
+                       .table = group->table,
                        .threads = s->program->threads,
                        .exact = s->program->exact,
                        .err = s->err,

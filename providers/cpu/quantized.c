@@ -324,6 +324,14 @@ static gantry_status make_dynamic(cpu_build *build, cpu_kernel *out_kernel)
 #define NO_STRING (CPU_EVERY & ~CPU_BIT(GANTRY_STRING))
 #define SCALES (CPU_BIT(GANTRY_FLOAT32) | CPU_HALVES | CPU_BIT(GANTRY_FLOAT8E8M0))
 
+#define QLINEAR_BINARY(name)                                                                                 \
+    {                                                                                                        \
+        .op = name, .domain = "com.microsoft",                                                               \
+        .types = {CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES, CPU_BYTES, CPU_BIT(GANTRY_FLOAT32),         \
+                  CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES},                                            \
+        .make = cpu_make_qlinear_binary, .flags = CPU_ROW_PICKS_LAYOUT                                       \
+    }
+
 static const cpu_op_row rows[] = {
     {.op = "QuantizeLinear",
      .domain = "",
@@ -356,7 +364,9 @@ static const cpu_op_row rows[] = {
      .types = {CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES, CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES,
                CPU_BIT(GANTRY_FLOAT32), CPU_BYTES | CPU_BIT(GANTRY_INT32)},
      .make = cpu_make_qlinear_conv,
-     .flags = CPU_ROW_PACKS},
+     .flags = CPU_ROW_PACKS | CPU_ROW_PICKS_LAYOUT},
+    QLINEAR_BINARY("QLinearAdd"),
+    QLINEAR_BINARY("QLinearMul"),
 };
 
 cpu_op_family cpu_quantized_ops(void)

@@ -6,6 +6,7 @@
  *     scratch: | weights packed, unless they were constant | one block of patches for each chunk | */
 #include "byte_product.h"
 #include "quantized.h"
+#include "quantized_dnnl.h"
 
 #define SPATIAL 3
 /* Output positions of a block: CPU_BYTE_ROWS of them are multiplied at a time; more patches are gathered
@@ -22,6 +23,7 @@ typedef struct qconv_state {
     gantry_dtype x_dtype, w_dtype, y_dtype;
     uint32_t x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias; /* inputs; GANTRY_NO_ID: none */
     int64_t w_zero_count, w_scale_count;
+    cpu_qrange range;
     bool single; /* one input and one output channel a group */
     const char *packed;
     size_t group_bytes, block_bytes; /* packed weights of a group; patches of a chunk */
@@ -119,6 +121,8 @@ static void store_outputs(const qconv_work *work, int32_t *acc, int64_t m, int64
                        *(const float *)call->inputs[s->y_scale];
     cpu_rows_best()->requantize(acc, &multiplier, 0, n, zero_at(s->y_dtype, operand(call, s->y_zero), 1, 0),
                                 s->y_dtype == GANTRY_INT8, (char *)call->outputs[0] + index);
+    if (s->range.clamped)
+        cpu_qclamp(s->y_dtype, &s->range, (char *)call->outputs[0] + index, n);
 }
 
 /* All channels of a group for `count` positions whose patches are packed. */
@@ -332,8 +336,27 @@ gantry_status cpu_make_conv_integer(cpu_build *build, cpu_kernel *out_kernel)
     return make_qconv(build, state, out_kernel);
 }
 
+/* The activations fused behind it, as a range. */
+static gantry_status plan_range(cpu_build *build, qconv_state *s)
+{
+    const cpu_tensor *scale = &build->inputs[s->y_scale];
+    const cpu_tensor *zero = s->y_zero == GANTRY_NO_ID ? NULL : &build->inputs[s->y_zero];
+    if (build->post_count == 0)
+        return GANTRY_OK;
+    if (!scale->data || (zero && !zero->data))
+        return cpu_unsupported(build, "an activation is fused, but the output's scale is no constant");
+    s->range = cpu_qrange_of(build, build->outputs[0].dtype, *(const float *)scale->data,
+                             zero ? load_byte(zero->dtype, zero->data, 0) : 0);
+    return GANTRY_OK;
+}
+
 gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel)
 {
+    cpu_qoperands operands = {1, 2, 3, 4, 5, 6, 7, cpu_input(build, 8) ? 8 : GANTRY_NO_ID};
+    gantry_status status = cpu_qconv_dnnl(build, &operands, out_kernel);
+    if (status != GANTRY_UNSUPPORTED)
+        return status;
+    build->inputs[0].layout = build->outputs[0].layout = CPU_PLAIN;
     qconv_state *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
@@ -345,6 +368,7 @@ gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel)
     state->y_scale = 6;
     state->y_zero = input_or_none(build, 7);
     state->bias = input_or_none(build, 8);
+    GT_TRY(plan_range(build, state));
     state->w_scale_count = build->inputs[4].count;
     if (build->inputs[1].count != 1 || build->inputs[6].count != 1 ||
         (state->w_scale_count != 1 && state->w_scale_count != build->inputs[3].dims[0]))

@@ -65,6 +65,15 @@ typedef struct cpu_binary_row {
     cpu_binary_fn row_row, scalar_row, row_scalar;
 } cpu_binary_row;
 
+/* y = saturate(round_half_even(((a - a_zero) * a_scale op (b - b_zero) * b_scale) / scale) + zero), clamped to
+ * zero + low .. zero + high. All bytes are unsigned: flip (0x80) makes signed ones so. */
+typedef struct cpu_qbinary {
+    float a_scale, b_scale, scale, low, high;
+    int32_t a_zero, b_zero, zero;
+    uint8_t a_flip, b_flip, flip;
+    bool multiply;
+} cpu_qbinary;
+
 typedef struct cpu_rows {
     const char *isa;
     cpu_unary_fn unary[CPU_UNARY_COUNT];     /* float32; never NULL */
@@ -95,6 +104,9 @@ typedef struct cpu_rows {
      * multipliers 0 or 1 */
     void (*requantize)(const int32_t *acc, const float *multipliers, int64_t step, int64_t n, int zero,
                        bool is_signed, void *out);
+    /* Steps 0 or 1 of a and b. */
+    void (*qbinary)(const uint8_t *a, int64_t a_step, const uint8_t *b, int64_t b_step, uint8_t *out,
+                    int64_t n, const cpu_qbinary *parameters);
     void (*dequantize_u8)(const uint8_t *in, float *out, int64_t n, float scale, int zero);
     void (*dequantize_s8)(const int8_t *in, float *out, int64_t n, float scale, int zero);
 } cpu_rows;

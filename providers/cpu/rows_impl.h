@@ -413,6 +413,33 @@ static void requantize(const int32_t *acc, const float *multipliers, int64_t ste
         REQUANTIZE(uint8_t, all_of_them)
 }
 
+#define QBINARY(op, a_at, b_at)                                                                              \
+    for (int64_t k = 0; k < n; k++) {                                                                        \
+        float x = (float)((int32_t)(uint8_t)(a[a_at] ^ p.a_flip) - p.a_zero) * p.a_scale;                    \
+        float y = (float)((int32_t)(uint8_t)(b[b_at] ^ p.b_flip) - p.b_zero) * p.b_scale;                    \
+        float rounded = rintf((x op y) / p.scale);                                                           \
+        float raised = rounded > p.low ? rounded : p.low;                                                    \
+        out[k] = (uint8_t)((int32_t)(raised < p.high ? raised : p.high) + p.zero) ^ p.flip;                  \
+    }
+
+static void qbinary(const uint8_t *a, int64_t a_step, const uint8_t *b, int64_t b_step,
+                    uint8_t *restrict out, int64_t n, const cpu_qbinary *parameters)
+{
+    const cpu_qbinary p = *parameters;
+    if (p.multiply && a_step && b_step)
+        QBINARY(*, k, k)
+    else if (p.multiply && a_step)
+        QBINARY(*, k, 0)
+    else if (p.multiply)
+        QBINARY(*, 0, k * b_step)
+    else if (a_step && b_step)
+        QBINARY(+, k, k)
+    else if (a_step)
+        QBINARY(+, k, 0)
+    else
+        QBINARY(+, 0, k * b_step)
+}
+
 #define ROWS_ENTRY(name) [CPU_UNARY_##name] = name##_f32,
 #define BINARY_ENTRY(name) [CPU_BINARY_##name] = {name##_row_row, name##_scalar_row, name##_row_scalar}
 const cpu_rows ROWS_NAME = {
@@ -433,6 +460,7 @@ const cpu_rows ROWS_NAME = {
     .add_scaled_f32 = add_scaled_f32,
     .dot_f32 = dot_f32,
     .requantize = requantize,
+    .qbinary = qbinary,
     .quantize_u8 = quantize_u8,
     .quantize_s8 = quantize_s8,
     .dequantize_u8 = dequantize_u8,

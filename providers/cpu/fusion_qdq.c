@@ -1,0 +1,456 @@
+/* Joins what a model writes as DequantizeLinear -> float operators -> QuantizeLinear into groups that read
+ * and write bytes. Nodes are looked at from the last to the first: what nobody asks for any more, because the
+ * groups behind it read the bytes themselves, is not computed at all. A DequantizeLinear with several readers
+ * thus serves each of them, and remains only for those that want floats.
+ *
+ * The group of a QuantizeLinear is, by what stands before it:
+ *     Conv, Gemm, MatMul [Relu, Clip]    the row of QLinearConv ..., with activations as a range
+ *     Add, Mul                           QLinearAdd, QLinearMul
+ *     a chain of elementwise operators   a table of 256 results
+ *     Reshape, Transpose, MaxPool ...    that operator, on bytes */
+#include "fusion_qdq.h"
+#include "fusion.h"
+
+#include <stdio.h>
+
+/* ---- what quantizes ---- */
+
+static bool is_op(const gantry_node_view *node, const char *op)
+{
+    return node->domain[0] == 0 && strcmp(node->op, op) == 0;
+}
+
+const gantry_node_view *cpu_qdq_producer(const cpu_qdq *q, uint32_t value)
+{
+    uint32_t node = value == GANTRY_NO_ID ? GANTRY_NO_ID : q->f->uses.producer[value];
+    return node == GANTRY_NO_ID ? NULL : q->f->program->graph->nodes[node];
+}
+
+const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value)
+{
+    return value == GANTRY_NO_ID ? NULL : q->f->program->graph->values[value];
+}
+
+static bool is_byte(const gantry_value_view *value)
+{
+    return value && (value->dtype == GANTRY_UINT8 || value->dtype == GANTRY_INT8);
+}
+
+static bool is_constant(const cpu_qdq *q, uint32_t value)
+{
+    return value != GANTRY_NO_ID && cpu_qdq_value(q, value)->constant_id != GANTRY_NO_ID;
+}
+
+/* Copies at most capacity bytes of a constant. */
+static bool read_constant(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
+{
+    const gantry_host *host = q->f->program->provider->host;
+    const void *data = NULL;
+    if (!is_constant(q, value) ||
+        host->constant_map(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id, &data,
+                           out_bytes, NULL) != GANTRY_OK)
+        return false;
+    memcpy(out, data, *out_bytes < capacity ? *out_bytes : capacity);
+    host->constant_unmap(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id);
+    return true;
+}
+
+cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node)
+{
+    cpu_qparams p = {.value = node->inputs[0],
+                     .scale = node->inputs[1],
+                     .zero = node->input_count > 2 ? node->inputs[2] : GANTRY_NO_ID};
+    const gantry_value_view *scale = cpu_qdq_value(q, p.scale), *zero = cpu_qdq_value(q, p.zero);
+    size_t bytes = 0;
+    if (!scale || scale->dtype != GANTRY_FLOAT32 || (zero && !is_constant(q, p.zero)) ||
+        !read_constant(q, p.scale, &p.scale_value, sizeof p.scale_value, &bytes))
+        return p;
+    p.constant = true;
+    p.scalar = bytes == sizeof(float) && gantry_node_int(node, "block_size", 0) == 0;
+    if (p.scalar && zero && is_byte(zero)) {
+        uint8_t byte = 0;
+        p.scalar = read_constant(q, p.zero, &byte, 1, &bytes) && bytes == 1;
+        p.zero_value = zero->dtype == GANTRY_INT8 ? (int8_t)byte : byte;
+    }
+    p.scalar = p.scalar && p.scale_value > 0;
+    return p;
+}
+
+bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params)
+{
+    const gantry_node_view *node = cpu_qdq_producer(q, value);
+    if (!node || !is_op(node, "DequantizeLinear") || node->input_count < 2 ||
+        !is_byte(cpu_qdq_value(q, node->inputs[0])))
+        return false;
+    *out_params = cpu_qdq_params(q, node);
+    return out_params->scalar && !is_constant(q, out_params->value);
+}
+
+/* ---- groups ---- */
+
+/* Adds a node that the group computes; false when it has too many. */
+bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node)
+{
+    if (m->absorbed_count >= CPU_QDQ_MAX_NODES)
+        return false;
+    m->absorbed[m->absorbed_count++] = node;
+    return true;
+}
+
+bool cpu_qdq_absorb_producer(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value)
+{
+    return cpu_qdq_absorb(m, q->f->uses.producer[value]);
+}
+
+void cpu_qdq_operand(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value)
+{
+    m->inputs[m->input_count++] = value;
+}
+
+/* value, scale, zero point. */
+void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p)
+{
+    cpu_qdq_operand(q, m, p->value);
+    cpu_qdq_operand(q, m, p->scale);
+    cpu_qdq_operand(q, m, p->zero);
+}
+
+/* The value between two nodes of a group: nobody else may read it. */
+static bool is_private(const cpu_qdq *q, uint32_t value)
+{
+    return q->f->uses.count[value] == 1 && !q->f->uses.is_output[value];
+}
+
+/* Strips activations from the back of a chain; *inout_value becomes what they work on. */
+static void strip_posts(const cpu_qdq *q, cpu_qdq_match *m, uint32_t *inout_value)
+{
+    cpu_group nothing = {.post_count = 0};
+    while (m->post_count < 2 && is_private(q, *inout_value)) {
+        const gantry_node_view *node = cpu_qdq_producer(q, *inout_value);
+        if (!node || !(is_op(node, "Relu") || is_op(node, "Clip")))
+            return;
+        cpu_post_match match = cpu_post_of_node(q->f->program, q->f->args, &nothing, node, node->inputs[0]);
+        if (!match.matched || match.guard || !is_private(q, node->inputs[0]))
+            return;
+        memmove(&m->posts[1], &m->posts[0], m->post_count * sizeof m->posts[0]);
+        m->posts[0] = match.post;
+        m->post_count++;
+        cpu_qdq_absorb_producer(q, m, *inout_value);
+        *inout_value = node->inputs[0];
+    }
+}
+
+/* ---- centers: what a group computes ---- */
+
+/* A bias in the integers of the sums: scale s_x * s_w[c], no zero point. */
+static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w, uint32_t bias,
+                              cpu_qparams *out_bias)
+{
+    const gantry_node_view *node = cpu_qdq_producer(q, bias);
+    if (!node || !is_op(node, "DequantizeLinear") || node->input_count < 2)
+        return "the bias is not quantized";
+    *out_bias = cpu_qdq_params(q, node);
+    const gantry_value_view *value = cpu_qdq_value(q, out_bias->value);
+    if (!out_bias->constant || !is_constant(q, out_bias->value) || value->dtype != GANTRY_INT32)
+        return "the bias is not a constant of int32";
+    enum { MOST = 8192 };
+    float scales[2][MOST];
+    size_t bias_bytes = 0, w_bytes = 0;
+    if (!read_constant(q, out_bias->scale, scales[0], sizeof scales[0], &bias_bytes) ||
+        !read_constant(q, w->scale, scales[1], sizeof scales[1], &w_bytes) || bias_bytes > sizeof scales[0] ||
+        w_bytes > sizeof scales[1])
+        return "the bias has too many scales";
+    size_t bias_count = bias_bytes / sizeof(float), w_count = w_bytes / sizeof(float);
+    size_t count = bias_count > w_count ? bias_count : w_count;
+    for (size_t k = 0; k < count; k++) {
+        float wanted = x->scale_value * scales[1][w_count == 1 ? 0 : k];
+        float given = scales[0][bias_count == 1 ? 0 : k];
+        if (!(given >= wanted * 0.999999f && given <= wanted * 1.000001f))
+            return "the scale of the bias is not the product of the others";
+    }
+    return NULL;
+}
+
+/* x, w [and bias] of a convolution or product; weights may have one scale for each channel. */
+static const char *weights_guard(const cpu_qdq *q, const gantry_node_view *node, int64_t axis, cpu_qparams *x,
+                                 cpu_qparams *w)
+{
+    if (!cpu_qdq_bytes(q, node->inputs[0], x))
+        return "its input is not quantized with one constant scale";
+    const gantry_node_view *dequantize = cpu_qdq_producer(q, node->inputs[1]);
+    if (!dequantize || !is_op(dequantize, "DequantizeLinear") ||
+        !is_byte(cpu_qdq_value(q, dequantize->inputs[0])))
+        return "its weights are not quantized to 8 bits";
+    *w = cpu_qdq_params(q, dequantize);
+    if (!w->constant || gantry_node_int(dequantize, "block_size", 0))
+        return "the scale of its weights is no constant, or blocked";
+    int64_t rank = cpu_qdq_value(q, w->value)->rank, given = gantry_node_int(dequantize, "axis", 1);
+    if (!w->scalar && given != axis && given + rank != axis)
+        return "the weights' scales do not go with the output channels";
+    return NULL;
+}
+
+static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                              cpu_qdq_match *m)
+{
+    cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
+    const char *guard = weights_guard(q, node, 0, &x, &w);
+    bool has_bias = node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
+    if (!guard && has_bias)
+        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
+    if (guard)
+        return guard;
+    cpu_qdq_operands(q, m, &x);
+    cpu_qdq_operands(q, m, &w);
+    cpu_qdq_operand(q, m, y->scale);
+    cpu_qdq_operand(q, m, y->zero);
+    cpu_qdq_operand(q, m, bias.value);
+    for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
+        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    m->row = cpu_find_op("", "QLinearConv");
+    m->rule = "qdq_conv";
+    return NULL;
+}
+
+static const char *match_binary(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                cpu_qdq_match *m)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        const gantry_node_view *dequantize = cpu_qdq_producer(q, node->inputs[k]);
+        if (!dequantize || !is_op(dequantize, "DequantizeLinear") ||
+            !is_byte(cpu_qdq_value(q, dequantize->inputs[0])))
+            return "an operand is not quantized";
+        cpu_qparams p = cpu_qdq_params(q, dequantize);
+        if (!p.scalar)
+            return "the scale of an operand is no positive constant scalar";
+        cpu_qdq_operands(q, m, &p);
+        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    }
+    cpu_qdq_operand(q, m, y->scale);
+    cpu_qdq_operand(q, m, y->zero);
+    bool add = is_op(node, "Add");
+    m->row = cpu_find_op("com.microsoft", add ? "QLinearAdd" : "QLinearMul");
+    m->rule = add ? "qdq_add" : "qdq_mul";
+    return NULL;
+}
+
+/* Operators that only choose among bytes, when they mean the same numbers before and after. */
+static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                cpu_qdq_match *m)
+{
+    uint32_t count = is_op(node, "Concat") ? node->input_count : 1;
+    m->row = cpu_find_op("", node->op);
+    if (!m->row || !cpu_row_takes(m->row, 0, y->dtype))
+        return "there is no such kernel for bytes";
+    if (node->output_count != 1 || node->input_count > CPU_QDQ_MAX_INPUTS)
+        return "it has other outputs, or too many inputs";
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        cpu_qparams x;
+        if (k >= count) {
+            cpu_qdq_operand(q, m, node->inputs[k]);
+            continue;
+        }
+        if (!cpu_qdq_bytes(q, node->inputs[k], &x))
+            return "its input is not quantized with one constant scale";
+        if (x.scale_value != y->scale_value || x.zero_value != y->zero_value ||
+            cpu_qdq_value(q, x.value)->dtype != y->dtype)
+            return "its input and output have different scales or zero points";
+        cpu_qdq_operand(q, m, x.value);
+        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    }
+    m->rule = "qdq_pass";
+    return NULL;
+}
+
+typedef const char *(*match_fn)(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                cpu_qdq_match *m);
+
+/* posts: the activations behind it may be fused too. */
+static const struct {
+    const char *op;
+    match_fn match;
+    bool posts;
+} centers[] = {
+    {"Conv", match_conv, true},         {"Add", match_binary, true},        {"Mul", match_binary, true},
+    {"MaxPool", match_choice, false},   {"Flatten", match_choice, false},   {"Reshape", match_choice, false},
+    {"Concat", match_choice, false},    {"Transpose", match_choice, false}, {"Squeeze", match_choice, false},
+    {"Unsqueeze", match_choice, false},
+};
+
+/* Why no group ends in this QuantizeLinear, or NULL. */
+static const char *match_center(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m)
+{
+    uint32_t before = value;
+    strip_posts(q, m, &before);
+    const gantry_node_view *node = cpu_qdq_producer(q, before);
+    if (!node)
+        return "what it quantizes comes from outside";
+    for (size_t k = 0; k < sizeof centers / sizeof *centers; k++) {
+        if (!is_op(node, centers[k].op))
+            continue;
+        if (!is_private(q, before))
+            return "the value before it is read elsewhere, too";
+        if (m->post_count && !centers[k].posts)
+            return "no activation is fused behind this operator";
+        m->node = node;
+        cpu_qdq_absorb_producer(q, m, before);
+        return centers[k].match(q, node, y, m);
+    }
+    return "the operator before it has no integer kernel";
+}
+
+/* ---- recording ---- */
+
+static void record(const cpu_qdq *q, const char *rule, uint32_t count, const uint32_t *ids, const char *guard)
+{
+    if (!q->f->args->recorder)
+        return;
+    gantry_fusion_record fusion = {.struct_bytes = sizeof fusion,
+                                   .rule = rule,
+                                   .node_count = count,
+                                   .node_ids = ids,
+                                   .applied = guard == NULL,
+                                   .guard = guard ? guard : ""};
+    q->f->program->provider->host->record_fusion(q->f->args->recorder, &fusion);
+}
+
+/* "DequantizeLinear+Conv+QuantizeLinear" would fill the tables: the operators between say enough. */
+static char *label_of(const cpu_qdq *q, const cpu_qdq_match *m, uint32_t quantize)
+{
+    size_t capacity = 32 + 24 * (size_t)(m->post_count + 1), length;
+    char *label = gt_arena_alloc(&q->f->program->arena, capacity);
+    if (!label)
+        return NULL;
+    length = (size_t)snprintf(label, capacity, "Q%.24s", m->node->op);
+    for (uint32_t k = 0; k < m->post_count; k++)
+        length += (size_t)snprintf(label + length, capacity - length, "+%s",
+                                   m->posts[k].kind == CPU_POST_RELU ? "Relu" : "Clip");
+    return label;
+}
+
+/* ---- the pass ---- */
+
+static void demand(cpu_qdq *q, uint32_t value)
+{
+    if (value != GANTRY_NO_ID && q->f->uses.producer[value] != GANTRY_NO_ID)
+        q->wanted[q->f->uses.producer[value]] = 1;
+}
+
+/* Makes the group of the match; the nodes it absorbed are noted for later. */
+static gantry_status take(cpu_qdq *q, const cpu_qdq_match *m, uint32_t index)
+{
+    cpu_fuser *f = q->f;
+    gt_arena *arena = &f->program->arena;
+    cpu_group *group = &f->led[index];
+    *group = (cpu_group){
+        .node = m->node,
+        .row = m->row,
+        .input_count = m->input_count,
+        .inputs = gt_arena_copy(arena, m->inputs, m->input_count * sizeof *m->inputs),
+        .output_count = 1,
+        .outputs = f->program->graph->nodes[index]->outputs,
+        .post_count = m->post_count,
+        .posts = m->post_count ? gt_arena_copy(arena, m->posts, m->post_count * sizeof *m->posts) : NULL,
+        .table = m->table,
+        .label = label_of(q, m, index)};
+    if (!group->inputs || !group->label || (m->post_count && !group->posts))
+        return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    q->rule[index] = m->rule;
+    f->taken_by[index] = f->last[index] = index;
+    for (uint32_t k = 0; k < m->absorbed_count; k++)
+        if (q->absorber[m->absorbed[k]] == GANTRY_NO_ID)
+            q->absorber[m->absorbed[k]] = index;
+    for (uint32_t k = 0; k < m->input_count; k++)
+        demand(q, m->inputs[k]);
+    return GANTRY_OK;
+}
+
+static gantry_status visit(cpu_qdq *q, uint32_t index)
+{
+    const gantry_node_view *node = q->f->program->graph->nodes[index];
+    if (!q->wanted[index] && q->absorber[index] != GANTRY_NO_ID)
+        return GANTRY_OK;
+    if (is_op(node, "QuantizeLinear") && node->input_count >= 2) {
+        const gantry_value_view *out = cpu_qdq_value(q, node->outputs[0]);
+        cpu_qparams y = cpu_qdq_params(q, node);
+        y.dtype = out->dtype;
+        cpu_qdq_match m = {.row = NULL};
+        const char *guard = !is_byte(out) ? "it quantizes to another type than 8 bits"
+                            : !y.scalar   ? "its scale is no positive constant scalar"
+                                          : match_center(q, node->inputs[0], &y, &m);
+        if (guard && is_byte(out) && y.scalar && cpu_qdq_table(q, index, &m))
+            guard = NULL;
+        if (!guard)
+            return take(q, &m, index);
+        record(q, "qdq", 1, &node->id, guard);
+    }
+    for (uint32_t k = 0; k < node->input_count; k++)
+        demand(q, node->inputs[k]);
+    return GANTRY_OK;
+}
+
+/* The nodes of each group, now that it is known which of them are still computed on their own. */
+static gantry_status list_nodes(cpu_qdq *q, uint32_t index)
+{
+    cpu_fuser *f = q->f;
+    const gantry_graph_view *graph = f->program->graph;
+    uint32_t count = 0;
+    for (uint32_t k = 0; k <= index; k++)
+        count += f->taken_by[k] == index;
+    uint32_t *ids = GT_ARENA_ARRAY(&f->program->arena, uint32_t, count);
+    if (!ids)
+        return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    f->led[index].node_ids = ids;
+    for (uint32_t k = 0; k <= index; k++)
+        if (f->taken_by[k] == index)
+            ids[f->led[index].node_count++] = graph->nodes[k]->id;
+    record(q, q->rule[index], count, ids, NULL);
+    return GANTRY_OK;
+}
+
+static const char *leftover_guard(const cpu_qdq *q, const gantry_node_view *node)
+{
+    uint32_t value = node->outputs[0];
+    const gantry_node_view *reader =
+        q->f->uses.count[value] ? q->f->program->graph->nodes[q->f->uses.consumer[value]] : NULL;
+    return q->f->uses.is_output[value]                 ? "its result is an output"
+           : reader && is_op(reader, "QuantizeLinear") ? "a QuantizeLinear follows at once and was not joined"
+                                                       : "an operator that computes with floats reads it";
+}
+
+static bool has_quantize(const gantry_graph_view *graph)
+{
+    for (uint32_t k = 0; k < graph->node_count; k++)
+        if (is_op(graph->nodes[k], "QuantizeLinear") || is_op(graph->nodes[k], "DequantizeLinear"))
+            return true;
+    return false;
+}
+
+gantry_status cpu_fuse_qdq(cpu_fuser *f)
+{
+    const gantry_graph_view *graph = f->program->graph;
+    gt_arena *arena = &f->program->arena;
+    if (!has_quantize(graph))
+        return GANTRY_OK;
+    cpu_qdq q = {.f = f,
+                 .wanted = GT_ARENA_ARRAY(arena, uint8_t, graph->node_count),
+                 .absorber = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
+                 .rule = GT_ARENA_ARRAY(arena, const char *, graph->node_count)};
+    if (!q.wanted || !q.absorber || !q.rule)
+        return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    memset(q.absorber, 0xFF, graph->node_count * sizeof *q.absorber);
+    for (uint32_t k = 0; k < graph->output_count; k++)
+        demand(&q, graph->outputs[k]);
+    for (uint32_t k = graph->node_count; k-- > 0;)
+        GT_TRY(visit(&q, k));
+    for (uint32_t k = 0; k < graph->node_count; k++)
+        if (!q.wanted[k] && q.absorber[k] != GANTRY_NO_ID && f->taken_by[k] == GANTRY_NO_ID)
+            f->taken_by[k] = q.absorber[k];
+    for (uint32_t k = 0; k < graph->node_count; k++) {
+        if (q.rule[k])
+            GT_TRY(list_nodes(&q, k));
+        else if (f->taken_by[k] == GANTRY_NO_ID && is_op(graph->nodes[k], "DequantizeLinear"))
+            record(&q, "qdq", 1, &graph->nodes[k]->id, leftover_guard(&q, graph->nodes[k]));
+    }
+    return GANTRY_OK;
+}

@@ -1,0 +1,55 @@
+/* Matching of DequantizeLinear -> operators -> QuantizeLinear, in several files. */
+#ifndef CPU_FUSION_QDQ_H
+#define CPU_FUSION_QDQ_H
+
+#include "fusion.h"
+
+#define CPU_QDQ_MAX_NODES 64u
+#define CPU_QDQ_MAX_INPUTS 16u
+
+typedef struct cpu_qdq {
+    cpu_fuser *f;
+    uint8_t *wanted;    /* for each node: something outside of groups, or a group, reads its result */
+    uint32_t *absorber; /* for each node: the QuantizeLinear whose group computes it too, or GANTRY_NO_ID */
+    const char **rule;  /* for each QuantizeLinear that ends a group */
+} cpu_qdq;
+
+/* What a QuantizeLinear or DequantizeLinear says. */
+typedef struct cpu_qparams {
+    uint32_t value, scale, zero; /* indexes of values */
+    gantry_dtype dtype;          /* of the bytes, where the caller filled it in */
+    bool constant;               /* scale and zero point are constants */
+    bool scalar;                 /* and single, and the scale is positive */
+    float scale_value;           /* if scalar */
+    int32_t zero_value;
+} cpu_qparams;
+
+/* A group that could be made. */
+typedef struct cpu_qdq_match {
+    const gantry_node_view *node;
+    const cpu_op_row *row;
+    const char *rule;
+    uint32_t input_count, post_count, absorbed_count;
+    uint32_t inputs[CPU_QDQ_MAX_INPUTS + 8];
+    cpu_post posts[2];
+    uint32_t absorbed[CPU_QDQ_MAX_NODES]; /* indexes of nodes */
+    const uint8_t *table;
+} cpu_qdq_match;
+
+const gantry_node_view *cpu_qdq_producer(const cpu_qdq *q, uint32_t value);
+const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value);
+cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node);
+/* Whether a value is bytes that are no constant, dequantized with one constant scale. */
+bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params);
+bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node);
+bool cpu_qdq_absorb_producer(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
+void cpu_qdq_operand(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
+void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p);
+
+/* Whether the result of that QuantizeLinear is a function of one byte (fusion_table.c); fills m then. */
+static inline bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m)
+{
+    return false;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* QLinearConv through oneDNN: bytes with channels last, requantized in the primitive. */
+#include "conv.h"
+#include "quantized_dnnl.h"
+
+typedef struct descriptors {
+    dnnl_memory_desc_t x, w_plain, w_wanted, bias, y, parameters[2];
+    dnnl_primitive_desc_t primitive;
+} descriptors;
+
+static void destroy(descriptors *d)
+{
+    dnnl_memory_desc_destroy(d->x);
+    dnnl_memory_desc_destroy(d->w_plain);
+    dnnl_memory_desc_destroy(d->w_wanted);
+    dnnl_memory_desc_destroy(d->bias);
+    dnnl_memory_desc_destroy(d->y);
+    dnnl_memory_desc_destroy(d->parameters[0]);
+    dnnl_memory_desc_destroy(d->parameters[1]);
+    dnnl_primitive_desc_destroy(d->primitive);
+    *d = (descriptors){0};
+}
+
+/* [groups,] out, in, window. */
+static bool describe_weights(descriptors *d, const cpu_conv *c)
+{
+    const cpu_window *w = &c->window;
+    dnnl_dims_t dims, strides;
+    int rank = 0;
+    if (c->groups > 1)
+        dims[rank++] = c->groups;
+    dims[rank++] = c->out_channels / c->groups;
+    dims[rank++] = c->in_channels / c->groups;
+    for (uint32_t k = 0; k < w->rank; k++)
+        dims[rank++] = w->kernel[k];
+    int64_t dense = 1;
+    for (int k = rank; k-- > 0; dense *= dims[k])
+        strides[k] = dense;
+    return dnnl_memory_desc_create_with_strides(&d->w_plain, rank, dims, dnnl_s8, strides) == dnnl_success &&
+           dnnl_memory_desc_create_with_tag(&d->w_wanted, rank, dims, dnnl_s8, dnnl_format_tag_any) ==
+               dnnl_success;
+}
+
+static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfactors *factors, descriptors *d)
+{
+    const cpu_window *w = &c->window;
+    dnnl_dims_t strides, dilates, pads, pads_end, channels = {c->out_channels};
+    for (uint32_t k = 0; k < w->rank; k++) {
+        strides[k] = w->stride[k];
+        dilates[k] = w->dilation[k] - 1;
+        pads[k] = w->pad[k];
+        pads_end[k] = w->pad_end[k];
+    }
+    dnnl_primitive_attr_t attributes = cpu_qattributes(factors, c->groups > 1 ? 3 : 1);
+    d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], CPU_NHWC);
+    d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], CPU_NHWC);
+    bool good = attributes && d->x && d->y && describe_weights(d, c) &&
+                (!factors->bias || dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32,
+                                                                    dnnl_a) == dnnl_success) &&
+                dnnl_convolution_forward_primitive_desc_create(
+                    &d->primitive, cpu_dnnl_engine(build), dnnl_forward_inference, dnnl_convolution_direct,
+                    d->x, d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end,
+                    attributes) == dnnl_success;
+    dnnl_primitive_attr_destroy(attributes);
+    return good;
+}
+
+static gantry_status finish(cpu_build *build, const cpu_qoperands *o, const cpu_qfactors *factors,
+                            descriptors *d, cpu_kernel *out_kernel)
+{
+    const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
+    const void *packed = cpu_dnnl_pack_from(build, &build->inputs[o->w], factors->weights,
+                                            factors->weights_kind, d->w_plain, wanted);
+    cpu_dnnl_arg args[8] = {{DNNL_ARG_SRC, CPU_DNNL_INPUT, 0, NULL, d->x},
+                            {DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, packed, wanted},
+                            {DNNL_ARG_DST, CPU_DNNL_OUTPUT, 0, NULL, d->y}};
+    uint32_t count = 3;
+    if (!packed)
+        return GANTRY_RESOURCE;
+    if (factors->bias)
+        args[count++] = (cpu_dnnl_arg){DNNL_ARG_BIAS, CPU_DNNL_FIXED, 0, factors->bias, d->bias};
+    if (!cpu_qarguments(factors, d->parameters, args, &count))
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    GT_TRY(cpu_dnnl_kernel(build, d->primitive, args, count, -1, out_kernel));
+    out_kernel->accumulate = GANTRY_INT32;
+    out_kernel->packed_inputs = build->input_count < 32 ? ((1u << build->input_count) - 1) & ~1u : ~1u;
+    build->inputs[0].layout = build->outputs[0].layout = CPU_NHWC;
+    return GANTRY_OK;
+}
+
+static gantry_status read_conv(cpu_build *build, const cpu_tensor *w, cpu_conv *out_conv)
+{
+    const cpu_tensor *x = &build->inputs[0];
+    if (w->rank != x->rank || x->rank < 3 || x->rank > 5 || x->count == 0)
+        return GANTRY_UNSUPPORTED;
+    cpu_conv c = {.dtype = x->dtype,
+                  .batch = x->dims[0],
+                  .groups = gantry_node_int(build->node, "group", 1),
+                  .in_channels = x->dims[1],
+                  .out_channels = w->dims[0],
+                  .bias_input = -1};
+    GT_TRY(cpu_window_read(build, w->dims + 2, w->rank - 2, &c.window));
+    GT_TRY(cpu_window_fit(build, &c.window));
+    if (c.groups < 1 || c.in_channels != w->dims[1] * c.groups || c.out_channels % c.groups)
+        return GANTRY_UNSUPPORTED; /* the own kernel says so with a text */
+    *out_conv = c;
+    return GANTRY_OK;
+}
+
+gantry_status cpu_qconv_dnnl(cpu_build *build, const cpu_qoperands *o, cpu_kernel *out_kernel)
+{
+    cpu_conv conv;
+    cpu_qfactors factors;
+    GT_TRY(read_conv(build, &build->inputs[o->w], &conv));
+    GT_TRY(cpu_qfactors_read(build, o, conv.out_channels, &factors));
+    descriptors d = {0};
+    const char *name;
+    int threads = cpu_conv_flops(&conv) < 64.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int before = cpu_dnnl_enter(build, threads);
+    gantry_status status = GANTRY_UNSUPPORTED;
+    if (describe(build, &conv, &factors, &d) && cpu_dnnl_rate(d.primitive, &name) == CPU_DNNL_FAST)
+        status = finish(build, o, &factors, &d, out_kernel);
+    cpu_dnnl_leave(before);
+    destroy(&d);
+    if (status == GANTRY_OK) {
+        out_kernel->threads = threads;
+        out_kernel->flops = cpu_conv_flops(&conv);
+    }
+    return status;
+}
