@@ -64,8 +64,8 @@ const void *cpu_dnnl_pack(cpu_build *build, const cpu_tensor *weight, const_dnnl
 const void *cpu_dnnl_pack_from(cpu_build *build, const cpu_tensor *weight, const void *source, uint64_t kind,
                                const_dnnl_memory_desc_t plain, const_dnnl_memory_desc_t wanted);
 
-/* The descriptor of a float32 or 8-bit tensor in one of our layouts (rank 3 to 5 when blocked). NULL when out of
- * memory. */
+/* The descriptor of a float32 or 8-bit tensor in one of our layouts (rank 3 to 5 when blocked). NULL when out
+ * of memory. */
 dnnl_memory_desc_t cpu_dnnl_describe_tensor(const cpu_build *build, const cpu_tensor *tensor,
                                             cpu_layout layout);
 

@@ -20,8 +20,8 @@ typedef struct cpu_qrange {
     bool clamped; /* narrower than the type */
 } cpu_qrange;
 
-/* For an output of that type whose real value is (q - zero) * scale, with the build's post-ops (RELU without a
- * slope and CLIP: activations that keep the order of numbers). */
+/* For an output of that type whose real value is (q - zero) * scale, with the build's post-ops (RELU without
+ * a slope and CLIP: activations that keep the order of numbers). */
 cpu_qrange cpu_qrange_of(const cpu_build *build, gantry_dtype dtype, float scale, int32_t zero);
 
 void cpu_qclamp(gantry_dtype dtype, const cpu_qrange *range, void *bytes, int64_t count);

@@ -95,8 +95,8 @@ static bool fits_last(const cpu_tensor *tensor, const cpu_tensor *out, bool *ino
     *inout_gains = *inout_gains || tensor->layout == CPU_NHWC;
     if (tensor->rank == out->rank && !tensor->constant)
         return true;
-    return out->rank - tensor->rank <= 1 && cpu_product(tensor->dims, 2 - (out->rank - tensor->rank),
-                                                        tensor->rank) == 1;
+    return out->rank - tensor->rank <= 1 &&
+           cpu_product(tensor->dims, 2 - (out->rank - tensor->rank), tensor->rank) == 1;
 }
 
 /* The tensor with as many dims as the output, channels last if asked for. */
@@ -121,8 +121,8 @@ static gantry_status plan_nest(cpu_build *build, cpu_nest *nest)
     if (a->rank > out->rank || b->rank > out->rank)
         return cpu_unsupported(build, "an operand has more dims than the result");
     bool gains = false;
-    bool last = out->rank >= 3 && out->rank <= 5 && fits_last(a, out, &gains) && fits_last(b, out, &gains) &&
-                gains;
+    bool last =
+        out->rank >= 3 && out->rank <= 5 && fits_last(a, out, &gains) && fits_last(b, out, &gains) && gains;
     a->layout = last && a->rank == out->rank ? CPU_NHWC : CPU_PLAIN;
     b->layout = last && b->rank == out->rank ? CPU_NHWC : CPU_PLAIN;
     a->layout = a->constant ? CPU_PLAIN : a->layout;

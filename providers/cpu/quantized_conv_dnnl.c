@@ -53,13 +53,13 @@ static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfacto
     dnnl_primitive_attr_t attributes = cpu_qattributes(factors, c->groups > 1 ? 3 : 1);
     d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], CPU_NHWC);
     d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], CPU_NHWC);
-    bool good = attributes && d->x && d->y && describe_weights(d, c) &&
-                (!factors->bias || dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32,
-                                                                    dnnl_a) == dnnl_success) &&
-                dnnl_convolution_forward_primitive_desc_create(
-                    &d->primitive, cpu_dnnl_engine(build), dnnl_forward_inference, dnnl_convolution_direct,
-                    d->x, d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end,
-                    attributes) == dnnl_success;
+    bool good =
+        attributes && d->x && d->y && describe_weights(d, c) &&
+        (!factors->bias ||
+         dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32, dnnl_a) == dnnl_success) &&
+        dnnl_convolution_forward_primitive_desc_create(
+            &d->primitive, cpu_dnnl_engine(build), dnnl_forward_inference, dnnl_convolution_direct, d->x,
+            d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end, attributes) == dnnl_success;
     dnnl_primitive_attr_destroy(attributes);
     return good;
 }

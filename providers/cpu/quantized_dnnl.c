@@ -69,7 +69,7 @@ gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_
 {
     const cpu_tensor *w = &build->inputs[o->w], *y = &build->outputs[0];
     bool has_bias = o->bias != GANTRY_NO_ID && build->inputs[o->bias].present, flip;
-    if (build->exact || !cpu_dnnl_engine(build) || !build->provider->exact_bytes || !build->program ||
+    if (!build->program || build->exact || !cpu_dnnl_engine(build) || !build->provider->exact_bytes ||
         !w->constant || !w->data || !known(build, o->x_scale, 1) || !known(build, o->w_scale, channels) ||
         !known(build, o->y_scale, 1) || !known_or_absent(build, o->x_zero, 1) ||
         !known_or_absent(build, o->w_zero, channels) || !known_or_absent(build, o->y_zero, 1) ||
@@ -86,9 +86,11 @@ gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_
     f.zeros[0] = zero_of(build, o->x_zero);
     f.zeros[1] = zero_of(build, o->y_zero);
     /* Packed weights carry sums of theirs when x is signed or has a zero point. */
-    f.weights_kind = (flip ? 1u : 0) | (build->inputs[0].dtype == GANTRY_INT8 ? 2u : 0) | (f.zeros[0] ? 4u : 0);
+    f.weights_kind =
+        (flip ? 1u : 0) | (build->inputs[0].dtype == GANTRY_INT8 ? 2u : 0) | (f.zeros[0] ? 4u : 0);
     fill_channels(build, o, &f);
-    cpu_qrange range = cpu_qrange_of(build, y->dtype, *(const float *)build->inputs[o->y_scale].data, f.zeros[1]);
+    cpu_qrange range =
+        cpu_qrange_of(build, y->dtype, *(const float *)build->inputs[o->y_scale].data, f.zeros[1]);
     f.clamped = range.clamped;
     f.low = (float)(range.low - f.zeros[1]);
     f.high = (float)(range.high - f.zeros[1]);
@@ -127,14 +129,14 @@ bool cpu_qarguments(const cpu_qfactors *f, dnnl_memory_desc_t mds[2], cpu_dnnl_a
     if (dnnl_memory_desc_create_with_tag(&mds[0], 1, channels, dnnl_f32, dnnl_a) != dnnl_success ||
         dnnl_memory_desc_create_with_tag(&mds[1], 1, one, dnnl_s32, dnnl_a) != dnnl_success)
         return false;
-    args[count++] = (cpu_dnnl_arg){DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, f->multipliers,
-                                   mds[0]};
+    args[count++] =
+        (cpu_dnnl_arg){DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, f->multipliers, mds[0]};
     if (f->zeros[0])
-        args[count++] = (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, CPU_DNNL_FIXED, 0,
-                                       &f->zeros[0], mds[1]};
+        args[count++] =
+            (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, CPU_DNNL_FIXED, 0, &f->zeros[0], mds[1]};
     if (f->zeros[1])
-        args[count++] = (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, CPU_DNNL_FIXED, 0,
-                                       &f->zeros[1], mds[1]};
+        args[count++] =
+            (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, CPU_DNNL_FIXED, 0, &f->zeros[1], mds[1]};
     *inout_count = count;
     return true;
 }

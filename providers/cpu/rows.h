@@ -65,8 +65,8 @@ typedef struct cpu_binary_row {
     cpu_binary_fn row_row, scalar_row, row_scalar;
 } cpu_binary_row;
 
-/* y = saturate(round_half_even(((a - a_zero) * a_scale op (b - b_zero) * b_scale) / scale) + zero), clamped to
- * zero + low .. zero + high. All bytes are unsigned: flip (0x80) makes signed ones so. */
+/* y = saturate(round_half_even(((a - a_zero) * a_scale op (b - b_zero) * b_scale) / scale) + zero), clamped
+ * to zero + low .. zero + high. All bytes are unsigned: flip (0x80) makes signed ones so. */
 typedef struct cpu_qbinary {
     float a_scale, b_scale, scale, low, high;
     int32_t a_zero, b_zero, zero;

@@ -422,8 +422,8 @@ static void requantize(const int32_t *acc, const float *multipliers, int64_t ste
         out[k] = (uint8_t)((int32_t)(raised < p.high ? raised : p.high) + p.zero) ^ p.flip;                  \
     }
 
-static void qbinary(const uint8_t *a, int64_t a_step, const uint8_t *b, int64_t b_step,
-                    uint8_t *restrict out, int64_t n, const cpu_qbinary *parameters)
+static void qbinary(const uint8_t *a, int64_t a_step, const uint8_t *b, int64_t b_step, uint8_t *restrict out,
+                    int64_t n, const cpu_qbinary *parameters)
 {
     const cpu_qbinary p = *parameters;
     if (p.multiply && a_step && b_step)

@@ -293,6 +293,7 @@ static gantry_status compile(test_net *net, int threads)
                                 .graph = &net->graph,
                                 .constants = (gantry_constants *)net,
                                 .threads = threads,
+                                .exact = net->exact,
                                 .recorder = &net->recorder};
     return net->provider->compile(net->provider->self, &args, &net->program, &net->error);
 }

@@ -45,6 +45,7 @@ typedef struct test_net {
     long allocations; /* made so far */
     long fail_at;     /* the allocation that fails; 0: none */
     const char *disable_types;
+    bool exact; /* compile with the option */
     test_constant constants[TEST_MAX_VALUES];
     uint32_t constant_count;
     test_value values[TEST_MAX_VALUES];

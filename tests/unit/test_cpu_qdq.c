@@ -1,0 +1,219 @@
+/* Q/DQ subgraphs as integer kernels: bit for bit in exact mode, at most one step from it else, and which
+ * nodes were joined. */
+#include "tests/support/test_host.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { C = 16, M = 24, H = 9, W = 7 };
+
+static void fill_bytes(uint8_t *bytes, int64_t count, uint32_t seed)
+{
+    for (int64_t k = 0; k < count; k++) {
+        seed = seed * 1664525u + 1013904223u;
+        bytes[k] = (uint8_t)(seed >> 24);
+    }
+}
+
+/* Scales and zero points are kept as long as the net: a pool the test frees at its end. */
+typedef struct pool {
+    float scales[64];
+    uint8_t zeros[64];
+    int count;
+} pool;
+
+static uint32_t scale_of(test_net *net, pool *p, float scale)
+{
+    p->scales[p->count] = scale;
+    return test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &p->scales[p->count++]);
+}
+
+static uint32_t zero_of(test_net *net, pool *p, gantry_dtype dtype, int zero)
+{
+    p->zeros[p->count] = (uint8_t)zero;
+    return test_constant_add(net, dtype, 0, NULL, &p->zeros[p->count++]);
+}
+
+static uint32_t like(test_net *net, gantry_dtype dtype, uint32_t value)
+{
+    return test_value_add(net, dtype, (uint32_t)net->values[value].view.rank, net->values[value].dims);
+}
+
+static uint32_t dequantize(test_net *net, pool *p, uint32_t x, gantry_dtype dtype, float scale, int zero)
+{
+    uint32_t y = like(net, GANTRY_FLOAT32, x), s = scale_of(net, p, scale), z = zero_of(net, p, dtype, zero);
+    test_node_add(net, "", "DequantizeLinear", 13, 3, (uint32_t[]){x, s, z}, 1, &y);
+    return y;
+}
+
+static uint32_t quantize(test_net *net, pool *p, uint32_t x, gantry_dtype dtype, float scale, int zero)
+{
+    uint32_t y = like(net, dtype, x), s = scale_of(net, p, scale), z = zero_of(net, p, dtype, zero);
+    test_node_add(net, "", "QuantizeLinear", 13, 3, (uint32_t[]){x, s, z}, 1, &y);
+    return y;
+}
+
+static bool was_fused(const test_net *net, const char *rule)
+{
+    for (uint32_t k = 0; k < net->recorder.fusion_count; k++)
+        if (strstr(net->recorder.fusions[k], rule) && net->recorder.applied[k])
+            return true;
+    return false;
+}
+
+static int saturate(double rounded, int zero, bool is_signed)
+{
+    double y = rounded + zero, low = is_signed ? -128 : 0;
+    return (int)(y < low ? low : y > low + 255 ? low + 255 : y);
+}
+
+static int load(const uint8_t *bytes, int64_t k, bool is_signed)
+{
+    return is_signed ? (int8_t)bytes[k] : bytes[k];
+}
+
+/* ---- convolution ---- */
+
+typedef struct conv_case {
+    gantry_dtype dtype;
+    int x_zero, y_zero, kernel, groups;
+    bool relu, exact;
+    float y_scale;
+} conv_case;
+
+static void conv_reference(const conv_case *t, const uint8_t *x, const int8_t *w, const float *w_scales,
+                           const int32_t *bias, float x_scale, uint8_t *y)
+{
+    int64_t in_group = C / t->groups, out_group = M / t->groups, pad = t->kernel / 2;
+    bool is_signed = t->dtype == GANTRY_INT8;
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t i = 0; i < H; i++)
+            for (int64_t j = 0; j < W; j++) {
+                int32_t sum = bias[m];
+                for (int64_t c = 0; c < in_group; c++)
+                    for (int64_t a = 0; a < t->kernel; a++)
+                        for (int64_t b = 0; b < t->kernel; b++) {
+                            int64_t p = i + a - pad, q = j + b - pad, at = (m / out_group) * in_group + c;
+                            if (p >= 0 && p < H && q >= 0 && q < W)
+                                sum += (load(x, (at * H + p) * W + q, is_signed) - t->x_zero) *
+                                       w[((m * in_group + c) * t->kernel + a) * t->kernel + b];
+                        }
+                float multiplier = x_scale * w_scales[m] / t->y_scale, r = rintf((float)sum * multiplier);
+                int result = saturate(r, t->y_zero, is_signed);
+                y[(m * H + i) * W + j] = (uint8_t)(t->relu && result < t->y_zero ? t->y_zero : result);
+            }
+}
+
+static void check_conv(const conv_case *t)
+{
+    const float x_scale = 0.02f;
+    int64_t in_group = C / t->groups, taps = t->kernel * t->kernel, dims[4] = {1, C, H, W},
+            w_dims[4] = {M, in_group, t->kernel, t->kernel}, y_dims[4] = {1, M, H, W}, channels = M;
+    int64_t pads[4] = {t->kernel / 2, t->kernel / 2, t->kernel / 2, t->kernel / 2};
+    uint8_t x[C * H * W], y[M * H * W], expected[M * H * W];
+    int8_t *w = malloc((size_t)(M * in_group * taps));
+    float w_scales[M], b_scales[M];
+    int32_t bias[M];
+    pool p = {.count = 0};
+    fill_bytes(x, sizeof x, 1);
+    fill_bytes((uint8_t *)w, M * in_group * taps, 2);
+    for (int m = 0; m < M; m++) {
+        w_scales[m] = 0.003f + 0.0004f * (float)m;
+        b_scales[m] = x_scale * w_scales[m];
+        bias[m] = 700 * (m - 9);
+    }
+    test_net *net = test_net_open();
+    net->exact = t->exact;
+    uint32_t v = test_value_add(net, t->dtype, 4, dims);
+    test_input(net, v);
+    uint32_t xf = dequantize(net, &p, v, t->dtype, x_scale, t->x_zero);
+    uint32_t wf = test_value_add(net, GANTRY_FLOAT32, 4, w_dims),
+             bf = test_value_add(net, GANTRY_FLOAT32, 1, &channels);
+    test_node_add(net, "", "DequantizeLinear", 13, 2,
+                  (uint32_t[]){test_constant_add(net, GANTRY_INT8, 4, w_dims, w),
+                               test_constant_add(net, GANTRY_FLOAT32, 1, &channels, w_scales)},
+                  1, &wf);
+    test_int(net, "axis", 0);
+    test_node_add(net, "", "DequantizeLinear", 13, 2,
+                  (uint32_t[]){test_constant_add(net, GANTRY_INT32, 1, &channels, bias),
+                               test_constant_add(net, GANTRY_FLOAT32, 1, &channels, b_scales)},
+                  1, &bf);
+    test_int(net, "axis", 0);
+    uint32_t yf = test_value_add(net, GANTRY_FLOAT32, 4, y_dims);
+    test_node_add(net, "", "Conv", 11, 3, (uint32_t[]){xf, wf, bf}, 1, &yf);
+    test_ints(net, "pads", 4, pads);
+    test_int(net, "group", t->groups);
+    if (t->relu) {
+        uint32_t rf = like(net, GANTRY_FLOAT32, yf);
+        test_node_add(net, "", "Relu", 14, 1, &yf, 1, &rf);
+        yf = rf;
+    }
+    test_output(net, quantize(net, &p, yf, t->dtype, t->y_scale, t->y_zero));
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_expect(was_fused(net, "qdq_conv"));
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    conv_reference(t, x, w, w_scales, bias, x_scale, expected);
+    for (int k = 0; k < M * H * W; k++) {
+        int got = load(y, k, t->dtype == GANTRY_INT8), wanted = load(expected, k, t->dtype == GANTRY_INT8);
+        cr_assert(abs(got - wanted) <= (t->exact ? 0 : 1), "%d: %d, want %d", k, got, wanted);
+    }
+    cr_expect_eq(test_net_close(net), 0);
+    free(w);
+}
+
+Test(cpu_qdq, convolution_of_every_kind)
+{
+    for (int exact = 0; exact < 2; exact++)
+        for (int relu = 0; relu < 2; relu++)
+            for (int groups = 1; groups <= 8; groups *= 8) {
+                check_conv(&(conv_case){GANTRY_UINT8, 3, 120, 3, groups, relu, exact, 0.31f});
+                check_conv(&(conv_case){GANTRY_UINT8, 128, 0, 1, groups, relu, exact, 0.17f});
+                check_conv(&(conv_case){GANTRY_INT8, 0, 0, 3, groups, relu, exact, 0.41f});
+                check_conv(&(conv_case){GANTRY_INT8, -7, 11, 1, groups, relu, exact, 0.23f});
+            }
+}
+
+/* ---- addition, with one operand that others read as floats ---- */
+
+static void check_binary(const char *op, gantry_dtype dtype, bool vector)
+{
+    int64_t dims[4] = {1, C, H, W}, b_dims[4] = {1, C, vector ? 1 : H, vector ? 1 : W};
+    uint8_t a[C * H * W], b[C * H * W], y[C * H * W];
+    float floats[C * H * W];
+    bool is_signed = dtype == GANTRY_INT8;
+    pool p = {.count = 0};
+    fill_bytes(a, sizeof a, 5);
+    fill_bytes(b, sizeof b, 6);
+    test_net *net = test_net_open();
+    uint32_t va = test_value_add(net, dtype, 4, dims), vb = test_value_add(net, dtype, 4, b_dims);
+    test_input(net, va);
+    test_input(net, vb);
+    uint32_t fa = dequantize(net, &p, va, dtype, 0.05f, 4),
+             fb = dequantize(net, &p, vb, dtype, 0.1f, -3 & 0x7F);
+    uint32_t sum = test_value_add(net, GANTRY_FLOAT32, 4, dims);
+    test_node_add(net, "", op, 14, 2, (uint32_t[]){fa, fb}, 1, &sum);
+    test_output(net, quantize(net, &p, sum, dtype, 0.15f, 9));
+    test_output(net, fa);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_expect(was_fused(net, strcmp(op, "Add") == 0 ? "qdq_add" : "qdq_mul"));
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a, b}, (void *[]){y, floats}), GANTRY_OK);
+    for (int64_t k = 0; k < C * H * W; k++) {
+        float xa = (float)(load(a, k, is_signed) - 4) * 0.05f;
+        float xb = (float)(load(b, vector ? k / (H * W) : k, is_signed) - (-3 & 0x7F)) * 0.1f;
+        float x = strcmp(op, "Add") == 0 ? xa + xb : xa * xb;
+        cr_assert_eq(load(y, k, is_signed), saturate(rintf(x / 0.15f), 9, is_signed), "%d", (int)k);
+        cr_assert_eq(floats[k], xa);
+    }
+    cr_expect_eq(test_net_close(net), 0);
+}
+
+Test(cpu_qdq, sums_and_products_of_bytes)
+{
+    check_binary("Add", GANTRY_UINT8, false);
+    check_binary("Add", GANTRY_INT8, false);
+    check_binary("Add", GANTRY_UINT8, true);
+    check_binary("Mul", GANTRY_UINT8, true);
+    check_binary("Mul", GANTRY_INT8, false);
+}
