@@ -171,6 +171,11 @@ static void plain_chunk(void *arg, int64_t begin, int64_t end)
             p, (const char *)job->call->inputs[0] + (size_t)a * size,
             (const char *)job->call->inputs[1] + (size_t)b * size, p->c_present ? job->call->inputs[2] : NULL,
             (char *)job->call->outputs[0] + (size_t)(matrix * p->m * p->n) * size, first, first + rows);
+        for (int64_t r = first; r < first + rows && job->state->post_count; r++) {
+            int64_t at = (matrix * p->m + r) * p->n;
+            cpu_posts_apply(job->state->posts, job->state->post_count, job->call,
+                            (float *)job->call->outputs[0] + at, p->n, at, 0, 1);
+        }
         begin += rows;
     }
 }

@@ -297,3 +297,36 @@ Test(cpu_fusion, pools)
         check_pool(false, c, 9, 8, false, true);
     }
 }
+
+/* alpha and beta are only known to the plain loops: what is fused with such a Gemm is applied there. */
+Test(cpu_fusion, a_scaled_gemm_keeps_its_activation_and_addend)
+{
+    enum { M = 3, K = 5, N = 70 };
+    float a[M * K], r[M * N], y[M * N], expected[M * N], *b = malloc(K * N * sizeof *b);
+    test_fill(a, M * K, 1);
+    test_fill(b, K * N, 2);
+    test_fill(r, M * N, 3);
+    test_net *net = test_net_open();
+    uint32_t x = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){M, K}), v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){M, N});
+    uint32_t w = test_constant_add(net, GANTRY_FLOAT32, 2, (int64_t[]){K, N}, b);
+    test_input(net, x);
+    test_input(net, v[0]);
+    test_node_add(net, "", "Gemm", 13, 2, (uint32_t[]){x, w}, 1, &v[1]);
+    test_float(net, "alpha", 0.5f);
+    test_node_add(net, "", "Add", 14, 2, (uint32_t[]){v[1], v[0]}, 1, &v[2]);
+    test_node_add(net, "", "Relu", 14, 1, &v[2], 1, &v[3]);
+    test_output(net, v[3]);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a, r}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    for (int k = 0; k < M * N; k++) {
+        double sum = 0;
+        for (int j = 0; j < K; j++)
+            sum += (double)a[k / N * K + j] * b[j * N + k % N];
+        expected[k] = fmaxf((float)(0.5 * sum) + r[k], 0);
+    }
+    cr_assert_lt(test_difference(y, expected, M * N), 1e-5);
+    test_net_close(net);
+    free(b);
+}
