@@ -393,10 +393,11 @@ static gantry_status check_residuals(const shaper *s, const cpu_build *build)
     return GANTRY_OK;
 }
 
+/* An output of a size that depends on data has its true size to say, even when it can hold nothing. */
 static bool nothing_to_compute(const cpu_build *build)
 {
     for (uint32_t k = 0; k < build->output_count; k++)
-        if (build->outputs[k].present && build->outputs[k].count > 0)
+        if (build->outputs[k].present && (build->outputs[k].count > 0 || build->outputs[k].bounded))
             return false;
     return true;
 }
