@@ -119,7 +119,7 @@ static gantry_status check_idle(const gantry_run *run, const char *call, gantry_
 }
 
 static gantry_status check_tensor(const gantry_tensor *tensor, const char *call, const char *name,
-                                  const char *domain, gantry_error *err)
+                                  const char *domain, bool reads_dims, gantry_error *err)
 {
     if (tensor->struct_bytes < sizeof *tensor)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
@@ -128,6 +128,9 @@ static gantry_status check_tensor(const gantry_tensor *tensor, const char *call,
     if (tensor->strides)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "%s: the tensor for %s has strides; only dense ones are taken", call, name);
+    if (tensor->rank && !tensor->dims && reads_dims)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
+                       "%s: the tensor for %s has rank %u and dims NULL", call, name, tensor->rank);
     if (strcmp(tensor->domain ? tensor->domain : "host", domain) != 0)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
                        "%s: the tensor for %s lies in %s, the session expects it in %s (option bind.%s)",
@@ -142,9 +145,9 @@ static gantry_status shape_error(const gantry_run *run, uint32_t index, const ga
     gt_text_init(&text, run->session->allocator);
     gt_value_print(gt_session_graph(run->session), gt_session_graph(run->session)->inputs.data[index], &text);
     gt_text_printf(&text, "; the tensor given is %s[", gantry_dtype_text(tensor->dtype));
-    for (uint32_t d = 0; d < tensor->rank; d++)
+    for (uint32_t d = 0; d < tensor->rank && d < GANTRY_MAX_RANK; d++)
         gt_text_printf(&text, d ? ",%lld" : "%lld", (long long)tensor->dims[d]);
-    gt_text_append(&text, "]", 1);
+    gt_text_printf(&text, tensor->rank > GANTRY_MAX_RANK ? ",...] of rank %u" : "]", tensor->rank);
     gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL, "input %s",
             text.data ? text.data : "does not fit");
     gt_text_free(&text);
@@ -184,7 +187,7 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
         return GANTRY_OK;
     }
     GT_TRY(check_tensor(tensor, "gantry_run_bind_input", value->name,
-                        run->session->domains[run->session->input_domains[index]].name, err));
+                        run->session->domains[run->session->input_domains[index]].name, true, err));
     if (!fits_declaration(run, value, tensor))
         return shape_error(run, index, tensor, err);
     uint64_t count = 1;
@@ -207,6 +210,7 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
     if (tensor->rank)
         memcpy(input->dims, tensor->dims, tensor->rank * sizeof *tensor->dims);
     gt_frame_set_input(run->root, index, tensor->buffer);
+    run->overlap_unchecked = true;
     return GANTRY_OK;
 }
 
@@ -224,12 +228,70 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
     const gt_graph *graph = gt_session_graph(run->session);
     const gt_value *value = graph->values.data[graph->outputs.data[index]];
     GT_TRY(check_tensor(tensor, "gantry_run_bind_output", value->name,
-                        run->session->domains[run->session->output_domains[index]].name, err));
+                        run->session->domains[run->session->output_domains[index]].name, false, err));
     if (tensor->dtype != value->dtype)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "output %s is %s; the buffer bound for it is %s", value->name,
                        gantry_dtype_text(value->dtype), gantry_dtype_text(tensor->dtype));
+    if (tensor->size_bytes && !tensor->buffer.handle)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
+                       "output %s: a buffer of %zu bytes at NULL; bind no tensor for memory of the run's own",
+                       value->name, tensor->size_bytes);
     gt_frame_set_output(run->root, index, tensor->buffer, tensor->size_bytes, true);
+    run->overlap_unchecked = true;
+    return GANTRY_OK;
+}
+
+typedef struct extent {
+    const char *begin;
+    size_t bytes;
+    uint32_t domain;
+} extent;
+
+static extent extent_of(gantry_buffer buffer, size_t bytes, uint32_t domain)
+{
+    return (extent){buffer.handle ? (const char *)buffer.handle + buffer.offset_bytes : NULL, bytes, domain};
+}
+
+static bool overlap(extent a, extent b)
+{
+    return a.domain == b.domain && a.bytes && b.bytes && (uintptr_t)a.begin < (uintptr_t)b.begin + b.bytes &&
+           (uintptr_t)b.begin < (uintptr_t)a.begin + a.bytes;
+}
+
+static gantry_status overlap_error(const gantry_run *run, uint32_t output, const char *kind, const char *name,
+                                   gantry_error *err)
+{
+    const gt_graph *graph = gt_session_graph(run->session);
+    return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
+                   "the buffer bound for output %s overlaps that of %s %s; give it memory of its own",
+                   graph->values.data[graph->outputs.data[output]]->name, kind, name);
+}
+
+/* A node may read its inputs after another one wrote an output, so shared memory would give wrong numbers. */
+static gantry_status check_overlap(gantry_run *run, gantry_error *err)
+{
+    const gt_graph *graph = gt_session_graph(run->session);
+    const uint32_t *in_domains = run->session->input_domains, *out_domains = run->session->output_domains;
+    for (uint32_t k = 0; k < run->root->output_count; k++) {
+        const gt_frame_output *output = &run->root->outputs[k];
+        if (!output->given)
+            continue;
+        extent written = extent_of(output->buffer, output->capacity, out_domains[k]);
+        for (uint32_t m = 0; m < run->input_count; m++) {
+            const gt_run_input *input = &run->inputs[m];
+            if (input->bound &&
+                overlap(written, extent_of(input->buffer, gantry_dtype_bytes(input->dtype, input->count),
+                                           in_domains[m])))
+                return overlap_error(run, k, "input", input_value(run, m)->name, err);
+        }
+        for (uint32_t m = 0; m < k; m++) {
+            const gt_frame_output *other = &run->root->outputs[m];
+            if (other->given && overlap(written, extent_of(other->buffer, other->capacity, out_domains[m])))
+                return overlap_error(run, k, "output", graph->values.data[graph->outputs.data[m]]->name, err);
+        }
+    }
+    run->overlap_unchecked = false;
     return GANTRY_OK;
 }
 
@@ -347,6 +409,9 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
     bool fresh = run->symbols_dirty;
+    run->known_outputs = run->executed = false;
+    if (run->overlap_unchecked)
+        GT_TRY(check_overlap(run, err));
     GT_TRY(gt_run_read_symbols(run, err));
     if (fresh && session->options.strict)
         GT_TRY(check_names(run, err));
@@ -366,7 +431,7 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
         gt_worker_disarm(run);
     if (status == GANTRY_OK)
         note_time(run, run->plans.made != plans_made);
-    run->executed = status == GANTRY_OK;
+    run->known_outputs = run->executed = status == GANTRY_OK;
     return status;
 }
 
@@ -398,6 +463,7 @@ gantry_status gantry_run_prepare(gantry_run *run, gantry_error *err)
     if (status == GANTRY_OK)
         status = gt_frame_prepare(run->root, err);
     run->executed = false;
+    run->known_outputs = status == GANTRY_OK;
     gt_run_unclaim(run);
     return status;
 }
@@ -415,9 +481,9 @@ gantry_status gantry_run_output(gantry_run *run, uint32_t index, gantry_tensor *
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "gantry_run_output: output %u of %u, or out_tensor without its struct_bytes", index,
                        run->root->output_count);
-    if (!run->root->leaf)
+    if (!run->known_outputs)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
-                       "gantry_run_output: execute or prepare the run first");
+                       "gantry_run_output: there is no output before execute or prepare has succeeded");
     const gt_frame_output *output = &run->root->outputs[index];
     const gt_graph *graph = gt_session_graph(run->session);
     size_t struct_bytes = out_tensor->struct_bytes;

@@ -52,9 +52,11 @@ struct gantry_run {
     volatile int stop;      /* polled by kernels */
     atomic_int stop_reason; /* a gantry_status */
     atomic_bool executing;
-    uint64_t number; /* executions so far */
-    bool executed;   /* outputs are those of an execution */
-    int threads;     /* of this execution */
+    uint64_t number;        /* executions so far */
+    bool executed;          /* outputs are those of an execution */
+    bool known_outputs;     /* the last execute or prepare succeeded */
+    bool overlap_unchecked; /* a buffer was bound since outputs were last seen to lie apart */
+    int threads;            /* of this execution */
     uint64_t last_begin_ns, last_end_ns;
     gt_run_times times;
     gt_plan_lookups plans;

@@ -1,9 +1,10 @@
 /* The session API: load an ONNX model, place it over providers, run it, and ask where each node runs, why,
  * and at what cost.
  *
- *     gantry_runtime  plugins and devices of a process         gantry_session  one model, placed and
- * compiled; any thread gantry_run      one caller's bindings and memory         gantry_report   a snapshot of
- * what was decided and counted
+ * - gantry_runtime: plugins and devices of a process
+ * - gantry_session: one model, placed and compiled; any thread
+ * - gantry_run: one caller's bindings and memory
+ * - gantry_report: a snapshot of what was decided and counted
  *
  * Every function that can fail returns a gantry_status and fills *err (see GANTRY_ERROR_INIT), which may be
  * NULL. Outs are set to zero first. Destroy functions take the address of the pointer, accept NULL and NULL
@@ -186,8 +187,9 @@ GANTRY_API gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, 
                                                gantry_error *err);
 
 /* Binds where an output goes: size_bytes is its capacity, dims are ignored. A size that does not fit is
- * GANTRY_INPUT_SHAPE with both numbers. NULL, or never bound: the run allocates, and the memory is the run's
- * until the output is bound or executed again. */
+ * GANTRY_INPUT_SHAPE with both numbers; memory that overlaps a bound input or another output is
+ * GANTRY_INVALID_ARGUMENT (both from execute). NULL, or never bound: the run allocates, and the memory is the
+ * run's until the output is bound or executed again. */
 GANTRY_API gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gantry_tensor *tensor,
                                                 gantry_error *err);
 

@@ -4,12 +4,11 @@
  * exports one function, gantry_plugin_open. That function fills a gantry_plugin: the domains (where bytes
  * live) and the providers (what computes) that it brings. The life of a provider's objects:
  *
- *     judge         every unit of the graph, pure            -> verdicts (supported + estimate, or refused +
- * reason) compile       a partition the provider was given       -> program         (immutable, slow, once)
- *     reshape       the program for one set of shapes        -> shaped program  (immutable, shared by all
- * runs) context_create                                         -> context         (one caller's scratch; one
- * thread at a time) run           the context, on a queue                  -> enqueues work; results are
- * ready when the queue is
+ * - judge: every unit of the graph, pure -> verdicts (supported + estimate, or refused + reason)
+ * - compile: a partition the provider was given -> program (immutable, slow, once)
+ * - reshape: the program for one set of shapes -> shaped program (immutable, shared by all runs)
+ * - context_create -> context (one caller's scratch; one thread at a time)
+ * - run: the context, on a queue -> enqueues work; results are ready when the queue is
  *
  * Rules: every struct starts with its size in bytes, fields are only appended, 0 is refused. A NULL entry
  * marked "optional" has the default named beside it. Functions return a gantry_status and fill *err on

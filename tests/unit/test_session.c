@@ -60,6 +60,79 @@ Test(session, writes_into_the_callers_buffer)
     small_close(&s);
 }
 
+Test(session, refuses_tensors_without_memory_or_dims)
+{
+    fill();
+    small_session s = small_open(small_add(3), "");
+    gantry_tensor t = small_tensor(GANTRY_FLOAT32, 2, NULL, a, sizeof a);
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &t, &s.err), GANTRY_INVALID_ARGUMENT);
+    t = small_tensor(GANTRY_FLOAT32, 2, (int64_t[]){3, 4}, a, sizeof a);
+    t.rank = 1000;
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &t, &s.err), GANTRY_INPUT_SHAPE);
+    cr_assert(strstr(s.err.message, "rank 1000"), "%s", s.err.message);
+    t = small_tensor(GANTRY_FLOAT32, 0, NULL, NULL, 48);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &t, &s.err), GANTRY_INVALID_ARGUMENT);
+    small_close(&s);
+}
+
+/* Nodes may read an input after an output was written: shared memory would give wrong numbers. */
+Test(session, refuses_an_output_that_overlaps_an_input)
+{
+    fill();
+    float y[16] = {0};
+    small_session s = small_open(small_add(3), "");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 3, 4, b);
+    gantry_tensor out = small_tensor(GANTRY_FLOAT32, 0, NULL, a + 11, 48);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &out, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(s.err.message, "output y overlaps that of input a"), "%s", s.err.message);
+    out.buffer.handle = a + 12;
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &out, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    out.buffer.handle = y;
+    gantry_run_bind_output(s.run, 0, &out, &s.err);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
+    check_add(&s, 3);
+    small_close(&s);
+}
+
+Test(session, gives_no_output_of_a_run_that_failed)
+{
+    fill();
+    small_session s = small_open(small_add(3), "");
+    gantry_tensor y = {.struct_bytes = sizeof y};
+    cr_assert_eq(gantry_run_output(s.run, 0, &y, &s.err), GANTRY_INVALID_ARGUMENT);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 3, 4, b);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_run_output(s.run, 0, &y, &s.err), GANTRY_OK);
+    gantry_run_bind_input(s.run, 1, NULL, &s.err);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_run_output(s.run, 0, &y, &s.err), GANTRY_INVALID_ARGUMENT);
+    small_close(&s);
+}
+
+/* The true size comes with the data, also when there is no data. */
+Test(session, finds_nothing_in_an_empty_tensor)
+{
+    fill();
+    wire g = small_graph("find");
+    wire_message(&g, GRAPH_NODE, onnx_node("NonZero", "find", "x", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_I64, 2, 2, -1);
+    small_session s = small_open(small_model(g), "");
+    for (int64_t rows = 2; rows >= 0; rows -= 2) {
+        small_bind(&s, 0, GANTRY_FLOAT32, 2, rows, 4, a);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        cr_assert_eq(y.rank, 2);
+        cr_assert_eq(y.dims[0], 2);
+        cr_assert_eq(y.dims[1], rows * 4);
+    }
+    small_close(&s);
+}
+
 Test(session, refuses_what_does_not_fit)
 {
     fill();
