@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=build/release
-picture=examples/line.png
+picture=tests/data/line.png
 expected="Where does each node run?"
 model=$(tools/demo_model.sh)
 
