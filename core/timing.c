@@ -88,10 +88,10 @@ static void begin_run(gt_frame *frame)
 
 void gt_timing_reset(gt_frame *frame, gt_plan_state *state)
 {
-    uint64_t begin = gt_now_ns();
     begin_run(frame);
     if (state->run_number == frame->run->number)
         return;
+    uint64_t begin = gt_now_ns();
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
         gt_step_time *time = &state->times[k];
         time->host_ns = 0;
