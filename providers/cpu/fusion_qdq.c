@@ -212,6 +212,40 @@ static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, co
     return NULL;
 }
 
+static const char *match_product(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                 cpu_qdq_match *m)
+{
+    cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
+    bool gemm = is_op(node, "Gemm");
+    bool has_bias = gemm && node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
+    if (gemm && (gantry_node_int(node, "transA", 0) || gantry_node_float(node, "alpha", 1) != 1 ||
+                 (has_bias && gantry_node_float(node, "beta", 1) != 1)))
+        return "it transposes A, or scales";
+    const gantry_node_view *right = cpu_qdq_producer(q, node->inputs[1]);
+    int32_t rank = right ? cpu_qdq_value(q, node->inputs[1])->rank : 0;
+    bool rows = gemm && gantry_node_int(node, "transB", 0);
+    const char *guard = weights_guard(q, node, rows ? 0 : rank - 1, &x, &w);
+    if (!guard && !w.scalar && rank != 2)
+        guard = "weights of several matrices have scales for each column";
+    if (!guard && has_bias)
+        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
+    if (!guard && has_bias && cpu_qdq_value(q, bias.value)->rank != 1)
+        guard = "the bias is no vector";
+    if (guard)
+        return guard;
+    cpu_qdq_operands(q, m, &x);
+    cpu_qdq_operands(q, m, &w);
+    cpu_qdq_operand(q, m, y->scale);
+    cpu_qdq_operand(q, m, y->zero);
+    if (has_bias)
+        cpu_qdq_operand(q, m, bias.value);
+    for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
+        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    m->row = cpu_find_op("", "QLinearMatMul");
+    m->rule = "qdq_matmul";
+    return NULL;
+}
+
 static const char *match_binary(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m)
 {
@@ -271,10 +305,10 @@ static const struct {
     match_fn match;
     bool posts;
 } centers[] = {
-    {"Conv", match_conv, true},         {"Add", match_binary, true},        {"Mul", match_binary, true},
-    {"MaxPool", match_choice, false},   {"Flatten", match_choice, false},   {"Reshape", match_choice, false},
-    {"Concat", match_choice, false},    {"Transpose", match_choice, false}, {"Squeeze", match_choice, false},
-    {"Unsqueeze", match_choice, false},
+    {"MatMul", match_product, true},    {"Gemm", match_product, true},    {"Conv", match_conv, true},
+    {"Add", match_binary, true},        {"Mul", match_binary, true},      {"MaxPool", match_choice, false},
+    {"Flatten", match_choice, false},   {"Reshape", match_choice, false}, {"Concat", match_choice, false},
+    {"Transpose", match_choice, false}, {"Squeeze", match_choice, false}, {"Unsqueeze", match_choice, false},
 };
 
 /* Why no group ends in this QuantizeLinear, or NULL. */

@@ -4,15 +4,18 @@
  *     scratch: | sums of the rows of A | A packed | B packed, unless it was constant | */
 #include "byte_product.h"
 #include "quantized.h"
+#include "quantized_dnnl.h"
 
 typedef struct product_state {
     int64_t batches, rows, columns, depth;
     int64_t a_batches, b_batches;
     cpu_nest nest; /* over the batch axes; operand 0: A, 1: B, in matrices */
     gantry_dtype a_dtype, b_dtype, a_zero_dtype, b_zero_dtype;
-    uint32_t a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero; /* inputs; GANTRY_NO_ID: none */
+    uint32_t a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias; /* inputs; GANTRY_NO_ID: none */
     int64_t a_zero_count, b_zero_count, a_scale_count, b_scale_count;
     const char *packed_b;
+    bool b_transposed;      /* B is [columns, depth] */
+    cpu_qrange range;       /* what fused activations leave */
     gantry_dtype out_dtype; /* INT32: not requantized */
     size_t sums_bytes, a_bytes, b_matrix_bytes;
     int64_t row_blocks, column_blocks;
@@ -50,11 +53,13 @@ static void pack_b(const product_state *state, const void *b, char *packed)
 {
     for (int64_t batch = 0; batch < state->b_batches; batch++)
         cpu_byte_pack_b(state->b_dtype, (const char *)b + batch * state->depth * state->columns, state->depth,
-                        state->columns, state->columns, 1, packed + (size_t)batch * state->b_matrix_bytes);
+                        state->columns, state->b_transposed ? 1 : state->columns,
+                        state->b_transposed ? state->depth : 1,
+                        packed + (size_t)batch * state->b_matrix_bytes);
 }
 
 /* Requantizes or copies one row of a block. */
-static void store_row(const product_work *work, const int32_t *c, int64_t row, int64_t m, int64_t column,
+static void store_row(const product_work *work, int32_t *c, int64_t row, int64_t m, int64_t column,
                       int64_t columns)
 {
     const product_state *s = work->state;
@@ -64,14 +69,19 @@ static void store_row(const product_work *work, const int32_t *c, int64_t row, i
         memcpy((int32_t *)call->outputs[0] + out, c, (size_t)columns * sizeof *c);
         return;
     }
+    if (s->bias != GANTRY_NO_ID)
+        for (int64_t j = 0; j < columns; j++)
+            c[j] = (int32_t)((uint32_t)c[j] + ((const uint32_t *)call->inputs[s->bias])[column + j]);
     float a_scale = ((const float *)call->inputs[s->a_scale])[s->a_scale_count == 1 ? 0 : m];
     float y_scale = *(const float *)call->inputs[s->y_scale], multipliers[CPU_BYTE_COLUMNS];
     const float *b_scales = call->inputs[s->b_scale];
     for (int64_t j = 0; j < columns; j++)
         multipliers[j] = a_scale * b_scales[s->b_scale_count == 1 ? 0 : column + j] / y_scale;
     cpu_rows_best()->requantize(c, multipliers, 1, columns,
-                                zero_at(s->out_dtype, call->inputs[s->y_zero], 1, 0),
+                                zero_at(s->out_dtype, operand(call, s->y_zero), 1, 0),
                                 s->out_dtype == GANTRY_INT8, (char *)call->outputs[0] + out);
+    if (s->range.clamped)
+        cpu_qclamp(s->out_dtype, &s->range, (char *)call->outputs[0] + out, columns);
 }
 
 /* One block: rows `row` (over all batches) to row + rows - 1 of one batch, columns from `column` on. */
@@ -137,8 +147,8 @@ static gantry_status plan_product(cpu_build *build, product_state *state)
         return cpu_unsupported(build, "a scalar is no matrix");
     state->rows = a->rank > 1 ? a->dims[a->rank - 2] : 1;
     state->depth = a->dims[a->rank - 1];
-    state->columns = b->rank > 1 ? b->dims[b->rank - 1] : 1;
-    if ((b->rank > 1 ? b->dims[b->rank - 2] : b->dims[0]) != state->depth)
+    state->columns = b->rank > 1 ? b->dims[b->rank - (state->b_transposed ? 2 : 1)] : 1;
+    if ((b->rank > 1 ? b->dims[b->rank - (state->b_transposed ? 1 : 2)] : b->dims[0]) != state->depth)
         return cpu_unsupported(build, "inner extents differ");
     state->batches = cpu_product(out->dims, 0, batch_rank);
     cpu_tensor a_matrices = {.rank = a_batch}, b_matrices = {.rank = b_batch};
@@ -217,11 +227,31 @@ gantry_status cpu_make_matmul_integer(cpu_build *build, cpu_kernel *out_kernel)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     state->a = 0;
     state->b = 1;
+    state->bias = GANTRY_NO_ID;
     GT_TRY(plan_product(build, state));
     GT_TRY(read_parameter(build, 2, state->rows, &state->a_zero, &state->a_zero_count, &state->a_zero_dtype));
     GT_TRY(
         read_parameter(build, 3, state->columns, &state->b_zero, &state->b_zero_count, &state->b_zero_dtype));
     return finish_product(build, state, out_kernel);
+}
+
+/* A Gemm that was joined with what quantizes around it. */
+static bool transposed(const cpu_build *build)
+{
+    return strcmp(build->node->op, "Gemm") == 0 && gantry_node_int(build->node, "transB", 0) != 0;
+}
+
+/* The activations fused behind it, as a range. */
+static gantry_status plan_range(cpu_build *build, product_state *state)
+{
+    const cpu_tensor *scale = &build->inputs[6], *zero = cpu_input(build, 7);
+    if (build->post_count == 0)
+        return GANTRY_OK;
+    if (!scale->data || (zero && !zero->data))
+        return cpu_unsupported(build, "an activation is fused, but the output's scale is no constant");
+    state->range = cpu_qrange_of(build, build->outputs[0].dtype, *(const float *)scale->data,
+                                 zero ? (int32_t)cpu_load_int(zero->dtype, zero->data, 0) : 0);
+    return GANTRY_OK;
 }
 
 static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel)
@@ -232,6 +262,7 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     state->a = 0;
     state->b = 3;
+    state->b_transposed = transposed(build);
     GT_TRY(plan_product(build, state));
     GT_TRY(read_parameter(build, 1, state->rows, &state->a_scale, &state->a_scale_count, NULL));
     GT_TRY(read_parameter(build, 2, state->rows, &state->a_zero, &state->a_zero_count, &state->a_zero_dtype));
@@ -240,10 +271,22 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
         read_parameter(build, 5, state->columns, &state->b_zero, &state->b_zero_count, &state->b_zero_dtype));
     GT_TRY(read_parameter(build, 6, 1, &state->y_scale, &count, NULL));
     GT_TRY(read_parameter(build, 7, 1, &state->y_zero, &count, NULL));
+    GT_TRY(read_parameter(build, 8, state->columns, &state->bias, &count, NULL));
+    if (state->bias != GANTRY_NO_ID && count != state->columns)
+        return cpu_unsupported(build, "the bias has %lld elements for %lld columns", (long long)count,
+                               (long long)state->columns);
+    GT_TRY(plan_range(build, state));
     return finish_product(build, state, out_kernel);
 }
 
 gantry_status cpu_make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel)
 {
+    cpu_qoperands operands = {1, 2, 3, 4, 5, 6, 7, cpu_input(build, 8) ? 8 : GANTRY_NO_ID};
+    gantry_status status = GANTRY_UNSUPPORTED;
+    if (build->inputs[1].dtype == GANTRY_FLOAT32 && build->inputs[4].dtype == GANTRY_FLOAT32 &&
+        build->inputs[6].dtype == GANTRY_FLOAT32)
+        status = cpu_qproduct_dnnl(build, &operands, transposed(build), out_kernel);
+    if (status != GANTRY_UNSUPPORTED)
+        return status;
     return cpu_make_widened(build, make_qlinear_matmul, out_kernel);
 }
