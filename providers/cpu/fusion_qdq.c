@@ -41,8 +41,7 @@ static bool is_constant(const cpu_qdq *q, uint32_t value)
     return value != GANTRY_NO_ID && cpu_qdq_value(q, value)->constant_id != GANTRY_NO_ID;
 }
 
-/* Copies at most capacity bytes of a constant. */
-static bool read_constant(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
+bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
 {
     const gantry_host *host = q->f->program->provider->host;
     const void *data = NULL;
@@ -63,13 +62,13 @@ cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node)
     const gantry_value_view *scale = cpu_qdq_value(q, p.scale), *zero = cpu_qdq_value(q, p.zero);
     size_t bytes = 0;
     if (!scale || scale->dtype != GANTRY_FLOAT32 || (zero && !is_constant(q, p.zero)) ||
-        !read_constant(q, p.scale, &p.scale_value, sizeof p.scale_value, &bytes))
+        !cpu_qdq_read(q, p.scale, &p.scale_value, sizeof p.scale_value, &bytes))
         return p;
     p.constant = true;
     p.scalar = bytes == sizeof(float) && gantry_node_int(node, "block_size", 0) == 0;
     if (p.scalar && zero && is_byte(zero)) {
         uint8_t byte = 0;
-        p.scalar = read_constant(q, p.zero, &byte, 1, &bytes) && bytes == 1;
+        p.scalar = cpu_qdq_read(q, p.zero, &byte, 1, &bytes) && bytes == 1;
         p.zero_value = zero->dtype == GANTRY_INT8 ? (int8_t)byte : byte;
     }
     p.scalar = p.scalar && p.scale_value > 0;
@@ -156,8 +155,8 @@ static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_
     enum { MOST = 8192 };
     float scales[2][MOST];
     size_t bias_bytes = 0, w_bytes = 0;
-    if (!read_constant(q, out_bias->scale, scales[0], sizeof scales[0], &bias_bytes) ||
-        !read_constant(q, w->scale, scales[1], sizeof scales[1], &w_bytes) || bias_bytes > sizeof scales[0] ||
+    if (!cpu_qdq_read(q, out_bias->scale, scales[0], sizeof scales[0], &bias_bytes) ||
+        !cpu_qdq_read(q, w->scale, scales[1], sizeof scales[1], &w_bytes) || bias_bytes > sizeof scales[0] ||
         w_bytes > sizeof scales[1])
         return "the bias has too many scales";
     size_t bias_count = bias_bytes / sizeof(float), w_count = w_bytes / sizeof(float);
@@ -411,9 +410,11 @@ static gantry_status visit(cpu_qdq *q, uint32_t index)
         cpu_qdq_match m = {.row = NULL};
         const char *guard = !is_byte(out) ? "it quantizes to another type than 8 bits"
                             : !y.scalar   ? "its scale is no positive constant scalar"
-                                          : match_center(q, node->inputs[0], &y, &m);
-        if (guard && is_byte(out) && y.scalar && cpu_qdq_table(q, index, &m))
-            guard = NULL;
+                                          : NULL;
+        if (!guard && !cpu_qdq_table(q, index, &m)) {
+            m = (cpu_qdq_match){.row = NULL};
+            guard = match_center(q, node->inputs[0], &y, &m);
+        }
         if (!guard)
             return take(q, &m, index);
         record(q, "qdq", 1, &node->id, guard);
@@ -460,31 +461,41 @@ static bool has_quantize(const gantry_graph_view *graph)
     return false;
 }
 
-gantry_status cpu_fuse_qdq(cpu_fuser *f)
+static gantry_status fuse(cpu_qdq *q)
 {
+    cpu_fuser *f = q->f;
     const gantry_graph_view *graph = f->program->graph;
-    gt_arena *arena = &f->program->arena;
-    if (!has_quantize(graph))
-        return GANTRY_OK;
-    cpu_qdq q = {.f = f,
-                 .wanted = GT_ARENA_ARRAY(arena, uint8_t, graph->node_count),
-                 .absorber = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count),
-                 .rule = GT_ARENA_ARRAY(arena, const char *, graph->node_count)};
-    if (!q.wanted || !q.absorber || !q.rule)
+    gt_arena *arena = &q->scratch;
+    q->wanted = GT_ARENA_ARRAY(arena, uint8_t, graph->node_count);
+    q->absorber = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count);
+    q->rule = GT_ARENA_ARRAY(arena, const char *, graph->node_count);
+    q->roots = GT_ARENA_ARRAY(arena, cpu_qdq_root, graph->value_count);
+    if (!q->wanted || !q->absorber || !q->rule || !q->roots)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
-    memset(q.absorber, 0xFF, graph->node_count * sizeof *q.absorber);
+    memset(q->absorber, 0xFF, graph->node_count * sizeof *q->absorber);
     for (uint32_t k = 0; k < graph->output_count; k++)
-        demand(&q, graph->outputs[k]);
+        demand(q, graph->outputs[k]);
     for (uint32_t k = graph->node_count; k-- > 0;)
-        GT_TRY(visit(&q, k));
+        GT_TRY(visit(q, k));
     for (uint32_t k = 0; k < graph->node_count; k++)
-        if (!q.wanted[k] && q.absorber[k] != GANTRY_NO_ID && f->taken_by[k] == GANTRY_NO_ID)
-            f->taken_by[k] = q.absorber[k];
+        if (!q->wanted[k] && q->absorber[k] != GANTRY_NO_ID && f->taken_by[k] == GANTRY_NO_ID)
+            f->taken_by[k] = q->absorber[k];
     for (uint32_t k = 0; k < graph->node_count; k++) {
-        if (q.rule[k])
-            GT_TRY(list_nodes(&q, k));
+        if (q->rule[k])
+            GT_TRY(list_nodes(q, k));
         else if (f->taken_by[k] == GANTRY_NO_ID && is_op(graph->nodes[k], "DequantizeLinear"))
-            record(&q, "qdq", 1, &graph->nodes[k]->id, leftover_guard(&q, graph->nodes[k]));
+            record(q, "qdq", 1, &graph->nodes[k]->id, leftover_guard(q, graph->nodes[k]));
     }
     return GANTRY_OK;
+}
+
+gantry_status cpu_fuse_qdq(cpu_fuser *f)
+{
+    cpu_qdq q = {.f = f};
+    if (!has_quantize(f->program->graph))
+        return GANTRY_OK;
+    gt_arena_init(&q.scratch, &f->program->provider->allocator);
+    gantry_status status = fuse(&q);
+    gt_arena_clear(&q.scratch);
+    return status;
 }

@@ -3,11 +3,20 @@
 #define CPU_FUSION_QDQ_H
 
 #include "fusion.h"
+#include "quantized.h"
 
 #define CPU_QDQ_MAX_NODES 64u
 #define CPU_QDQ_MAX_INPUTS 16u
 
+/* Which bytes a value is a function of (fusion_table.c). */
+typedef struct cpu_qdq_root {
+    bool known, found;
+    uint32_t root;
+} cpu_qdq_root;
+
 typedef struct cpu_qdq {
+    gt_arena scratch;    /* for this pass only */
+    cpu_qdq_root *roots; /* for each value */
     cpu_fuser *f;
     uint8_t *wanted;    /* for each node: something outside of groups, or a group, reads its result */
     uint32_t *absorber; /* for each node: the QuantizeLinear whose group computes it too, or GANTRY_NO_ID */
@@ -41,15 +50,14 @@ const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value);
 cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node);
 /* Whether a value is bytes that are no constant, dequantized with one constant scale. */
 bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params);
+/* Copies at most capacity bytes of a constant. */
+bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes);
 bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node);
 bool cpu_qdq_absorb_producer(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
 void cpu_qdq_operand(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
 void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p);
 
 /* Whether the result of that QuantizeLinear is a function of one byte (fusion_table.c); fills m then. */
-static inline bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m)
-{
-    return false;
-}
+bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m);
 
 #endif
