@@ -267,6 +267,21 @@ static const char *match_binary(const cpu_qdq *q, const gantry_node_view *node, 
     return NULL;
 }
 
+static const char *match_global_pool(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                     cpu_qdq_match *m)
+{
+    cpu_qparams x;
+    if (!cpu_qdq_bytes(q, node->inputs[0], &x))
+        return "its input is not quantized with one constant scale";
+    cpu_qdq_operands(q, m, &x);
+    cpu_qdq_operand(q, m, y->scale);
+    cpu_qdq_operand(q, m, y->zero);
+    cpu_qdq_absorb_producer(q, m, node->inputs[0]);
+    m->row = cpu_find_op("com.microsoft", "QLinearGlobalAveragePool");
+    m->rule = "qdq_pool";
+    return NULL;
+}
+
 /* Operators that only choose among bytes, when they mean the same numbers before and after. */
 static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m)
@@ -295,6 +310,13 @@ static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, 
     return NULL;
 }
 
+static const char *match_resize(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                                cpu_qdq_match *m)
+{
+    return strcmp(gantry_node_string(node, "mode", "nearest"), "nearest") == 0 ? match_choice(q, node, y, m)
+                                                                               : "its mode interpolates";
+}
+
 typedef const char *(*match_fn)(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m);
 
@@ -304,10 +326,20 @@ static const struct {
     match_fn match;
     bool posts;
 } centers[] = {
-    {"MatMul", match_product, true},    {"Gemm", match_product, true},    {"Conv", match_conv, true},
-    {"Add", match_binary, true},        {"Mul", match_binary, true},      {"MaxPool", match_choice, false},
-    {"Flatten", match_choice, false},   {"Reshape", match_choice, false}, {"Concat", match_choice, false},
-    {"Transpose", match_choice, false}, {"Squeeze", match_choice, false}, {"Unsqueeze", match_choice, false},
+    {"GlobalAveragePool", match_global_pool, false},
+    {"Resize", match_resize, false},
+    {"MatMul", match_product, true},
+    {"Gemm", match_product, true},
+    {"Conv", match_conv, true},
+    {"Add", match_binary, true},
+    {"Mul", match_binary, true},
+    {"MaxPool", match_choice, false},
+    {"Flatten", match_choice, false},
+    {"Reshape", match_choice, false},
+    {"Concat", match_choice, false},
+    {"Transpose", match_choice, false},
+    {"Squeeze", match_choice, false},
+    {"Unsqueeze", match_choice, false},
 };
 
 /* Why no group ends in this QuantizeLinear, or NULL. */
@@ -483,6 +515,8 @@ static gantry_status fuse(cpu_qdq *q)
     for (uint32_t k = 0; k < graph->node_count; k++) {
         if (q->rule[k])
             GT_TRY(list_nodes(q, k));
+        else if (f->taken_by[k] == GANTRY_NO_ID && cpu_qdq_is_derived(f, graph->nodes[k]))
+            GT_TRY(cpu_qdq_derive(f, k));
         else if (f->taken_by[k] == GANTRY_NO_ID && is_op(graph->nodes[k], "DequantizeLinear"))
             record(q, "qdq", 1, &graph->nodes[k]->id, leftover_guard(q, graph->nodes[k]));
     }

@@ -57,6 +57,10 @@ bool cpu_qdq_absorb_producer(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value)
 void cpu_qdq_operand(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
 void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p);
 
+/* Whether a node is a DequantizeLinear of constants, and computing it once (fusion_derived.c). */
+bool cpu_qdq_is_derived(const cpu_fuser *f, const gantry_node_view *node);
+gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index);
+
 /* Whether the result of that QuantizeLinear is a function of one byte (fusion_table.c); fills m then. */
 bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m);
 

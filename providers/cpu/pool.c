@@ -1,6 +1,7 @@
 /* MaxPool, AveragePool, LpPool and the global pools: through oneDNN in the layout the input has, else plain
  * loops (indices, integers, float64, windows that hang over the declared padding). */
 #include "dnnl_kernel.h"
+#include "program_layout.h"
 #include "window.h"
 
 #include <math.h>
@@ -203,7 +204,8 @@ static gantry_status make_in_layout(cpu_build *build, const pool_state *pool, cp
 static bool fits_dnnl(const cpu_build *build, const pool_state *pool)
 {
     const cpu_window *w = &pool->window;
-    if (pool->norm || pool->dtype != GANTRY_FLOAT32 || !cpu_dnnl_engine(build) ||
+    bool bytes = !pool->average && build->program && cpu_dtype_bits(pool->dtype) == 8;
+    if (pool->norm || (pool->dtype != GANTRY_FLOAT32 && !bytes) || !cpu_dnnl_engine(build) ||
         build->inputs[0].count == 0 || (build->output_count > 1 && build->outputs[1].present))
         return false;
     for (uint32_t k = 0; k < w->rank; k++)
@@ -218,13 +220,14 @@ static gantry_status make_pool(cpu_build *build, const pool_state *pool, cpu_ker
     gantry_status status = GANTRY_UNSUPPORTED;
     if (fits_dnnl(build, pool)) {
         int residual, threads = build->inputs[0].count < CPU_TINY_ELEMENTS ? 1 : build->threads;
-        cpu_layout first = build->inputs[0].layout;
+        cpu_layout private = cpu_private_layout(&build->inputs[0]);
+        cpu_layout first = private == CPU_NHWC ? private : build->inputs[0].layout;
         dnnl_primitive_attr_t attributes = cpu_dnnl_attributes(build, &residual);
         int before = cpu_dnnl_enter(build, threads);
         status = make_in_layout(build, pool, first, attributes, out_kernel);
         if (status == GANTRY_UNSUPPORTED)
-            status = make_in_layout(build, pool, first == CPU_PLAIN ? CPU_NCHW16C : CPU_PLAIN, attributes,
-                                    out_kernel);
+            status =
+                make_in_layout(build, pool, first == CPU_PLAIN ? private : CPU_PLAIN, attributes, out_kernel);
         cpu_dnnl_leave(before);
         dnnl_primitive_attr_destroy(attributes);
         out_kernel->threads = threads;

@@ -18,7 +18,8 @@ static gantry_status compile(cpu_program *program, const gantry_compile_args *ar
     GT_TRY(check_formats(args->output_formats, args->graph->output_count, err));
     program->owned = GT_ARENA_ARRAY(&program->arena, void *, args->graph->value_count);
     program->carried = GT_ARENA_ARRAY(&program->arena, uint8_t, args->graph->value_count);
-    if (!program->owned || !program->carried)
+    program->derived = GT_ARENA_ARRAY(&program->arena, uint8_t, args->graph->value_count);
+    if (!program->owned || !program->carried || !program->derived)
         return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
     return cpu_program_group(program, args, err);
 }

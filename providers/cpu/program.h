@@ -71,6 +71,8 @@ typedef struct cpu_pack_chunk {
     size_t bytes, used;
 } cpu_pack_chunk;
 
+#define CPU_DERIVED_ID 0x80000000u /* marks the constant_id of a derived value */
+
 /* A compiled partition. The graph and groups never change; owned and packs only grow, under lock, in
  * reshape. */
 typedef struct cpu_program {
@@ -84,6 +86,7 @@ typedef struct cpu_program {
     pthread_mutex_t lock;
     void **owned;     /* for each value: the copy of its constant, or NULL */
     uint8_t *kept;    /* for each value: a constant that some kernel reads as it is */
+    uint8_t *derived; /* for each value: computed from constants at compile time, and owned */
     uint8_t *carried; /* for each value: the type it has inside fused groups; GANTRY_UNDEFINED: its own */
     GT_VEC(cpu_pack_entry) packs;
     GT_VEC(cpu_pack_chunk) chunks;

@@ -64,8 +64,9 @@ static gantry_status tensor_of(const shaper *s, uint32_t value, cpu_tensor *out_
     out_tensor->bounded = (view->flags & GANTRY_VALUE_BOUNDED) != 0;
     for (uint32_t k = 0; k < shape->rank; k++)
         out_tensor->dims[k] = shape->dims[k];
-    out_tensor->constant_id = view->constant_id;
-    out_tensor->constant = view->constant_id != GANTRY_NO_ID;
+    bool derived = s->program->derived[value] != 0;
+    out_tensor->constant_id = derived ? CPU_DERIVED_ID | value : view->constant_id;
+    out_tensor->constant = derived || view->constant_id != GANTRY_NO_ID;
     out_tensor->kept = out_tensor->constant && s->program->kept[value];
     return count_elements(s, value, out_tensor);
 }

@@ -367,6 +367,11 @@ static const cpu_op_row rows[] = {
      .flags = CPU_ROW_PACKS | CPU_ROW_PICKS_LAYOUT},
     QLINEAR_BINARY("QLinearAdd"),
     QLINEAR_BINARY("QLinearMul"),
+    {.op = "QLinearGlobalAveragePool",
+     .domain = "com.microsoft",
+     .types = {CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES, CPU_BIT(GANTRY_FLOAT32), CPU_BYTES},
+     .make = cpu_make_qlinear_global_pool,
+     .flags = CPU_ROW_PICKS_LAYOUT},
 };
 
 cpu_op_family cpu_quantized_ops(void)

@@ -10,6 +10,8 @@ gantry_status cpu_make_matmul_integer(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel);
 /* quantized_binary.c */
 gantry_status cpu_make_qlinear_binary(cpu_build *build, cpu_kernel *out_kernel);
+/* quantized_pool.c */
+gantry_status cpu_make_qlinear_global_pool(cpu_build *build, cpu_kernel *out_kernel);
 /* quantized_conv.c */
 gantry_status cpu_make_conv_integer(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel);

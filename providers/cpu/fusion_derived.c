@@ -1,0 +1,88 @@
+/* DequantizeLinear of constants whose readers compute with floats: done once, when the program is compiled,
+ * so that its result is a constant like any other (packed by convolutions and products). */
+#include "fusion_qdq.h"
+
+static bool is_known(const gantry_value_view *value)
+{
+    bool known = value->rank >= 0 && value->rank <= (int32_t)GANTRY_MAX_RANK;
+    for (int32_t k = 0; k < value->rank; k++)
+        known = known && value->dims[k] >= 0;
+    return known;
+}
+
+static gantry_tensor tensor_of(const gantry_value_view *value, void *data)
+{
+    gantry_tensor tensor = {.struct_bytes = sizeof tensor,
+                            .dtype = value->dtype,
+                            .rank = (uint32_t)value->rank,
+                            .dims = value->dims};
+    tensor.buffer.handle = data;
+    return tensor;
+}
+
+static size_t bytes_of(const gantry_value_view *value)
+{
+    int64_t count = 1;
+    for (int32_t k = 0; k < value->rank; k++)
+        count *= value->dims[k];
+    return cpu_dtype_bytes(value->dtype, count);
+}
+
+/* Maps the constants of a node, evaluates it and unmaps them. */
+static gantry_status evaluate(cpu_fuser *f, uint32_t index, void *out)
+{
+    const gantry_graph_view *graph = f->program->graph;
+    const gantry_node_view *node = graph->nodes[index];
+    const gantry_host *host = f->program->provider->host;
+    gantry_tensor inputs[3] = {{.struct_bytes = sizeof inputs[0]},
+                               {.struct_bytes = sizeof inputs[0]},
+                               {.struct_bytes = sizeof inputs[0]}};
+    gantry_status status = GANTRY_OK;
+    uint32_t mapped = 0;
+    for (; mapped < node->input_count && status == GANTRY_OK; mapped++) {
+        if (node->inputs[mapped] == GANTRY_NO_ID)
+            continue;
+        const gantry_value_view *value = graph->values[node->inputs[mapped]];
+        const void *data = NULL;
+        size_t bytes = 0;
+        status = host->constant_map(host, f->args->constants, value->constant_id, &data, &bytes, f->err);
+        inputs[mapped] = tensor_of(value, (void *)data);
+        if (status != GANTRY_OK)
+            break;
+    }
+    gantry_tensor output = tensor_of(graph->values[node->outputs[0]], out);
+    if (status == GANTRY_OK)
+        status = cpu_evaluate(f->program->provider, graph, index, inputs, &output, f->err);
+    for (uint32_t k = 0; k < mapped; k++)
+        if (node->inputs[k] != GANTRY_NO_ID)
+            host->constant_unmap(host, f->args->constants, graph->values[node->inputs[k]]->constant_id);
+    return status;
+}
+
+bool cpu_qdq_is_derived(const cpu_fuser *f, const gantry_node_view *node)
+{
+    const gantry_graph_view *graph = f->program->graph;
+    if (strcmp(node->op, "DequantizeLinear") != 0 || node->domain[0] != 0 || node->input_count > 3 ||
+        node->output_count != 1 || !is_known(graph->values[node->outputs[0]]))
+        return false;
+    for (uint32_t k = 0; k < node->input_count; k++)
+        if (node->inputs[k] != GANTRY_NO_ID && (graph->values[node->inputs[k]]->constant_id == GANTRY_NO_ID ||
+                                                !is_known(graph->values[node->inputs[k]])))
+            return false;
+    return true;
+}
+
+gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index)
+{
+    cpu_program *program = f->program;
+    uint32_t value = program->graph->nodes[index]->outputs[0];
+    size_t bytes = bytes_of(program->graph->values[value]);
+    program->owned[value] = cpu_alloc(program->provider, bytes);
+    if (!program->owned[value])
+        return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    program->held_bytes += bytes;
+    program->derived[value] = 1;
+    f->taken_by[index] = index;
+    f->last[index] = GANTRY_NO_ID;
+    return evaluate(f, index, program->owned[value]);
+}
