@@ -184,41 +184,26 @@ gt_expr gt_infer_body_dim(const gt_infer *infer, const gt_graph *body, uint32_t 
 bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
 
 /* Every rule of the operator table. */
-#define GT_RULES(X)                                                                                          \
-    X(same)                                                                                                  \
-    X(same_bool)                                                                                             \
-    X(identity)                                                                                              \
-    X(not )                                                                                                  \
-    X(abs)                                                                                                   \
-    X(neg)                                                                                                   \
-    X(floor)                                                                                                 \
-    X(ceil)                                                                                                  \
-    X(sqrt)                                                                                                  \
-    X(cast)                                                                                                  \
-    X(cast_like)                                                                                             \
-    X(bit_cast)                                                                                              \
-    X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div) X(mod) X(min) X(max) X(broadcast)   \
-        X(pow) X(equal) X(less) X(greater) X(less_equal) X(greater_equal) X(and) X(or) X(xor) X(where)       \
-            X(mean) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(expand) X(tile) X(concat)   \
-                X(split) X(slice) X(pad) X(depth_to_space) X(space_to_depth) X(center_crop_pad) X(           \
-                    reverse_sequence) X(shape) X(size) X(constant) X(constant_of_shape) X(range) X(eye_like) \
-                    X(random) X(random_like) X(window) X(mel_weights) X(multinomial) X(gather)               \
-                        X(gather_elements) X(gather_nd) X(scatter) X(one_hot) X(top_k) X(non_zero) X(nms)    \
-                            X(compress) X(unique) X(arg) X(tensor_scatter) X(reduce) X(reduce_sum)           \
-                                X(reduce_prod) X(reduce_min) X(reduce_max) X(det) X(conv) X(conv_integer)    \
-                                    X(qlinear_conv) X(conv_transpose) X(deform_conv) X(pool) X(global_pool)  \
-                                        X(max_unpool) X(roi_pool) X(roi_align) X(grid_sample) X(affine_grid) \
-                                            X(col2im) X(resize) X(upsample) X(matmul) X(matmul_integer)      \
-                                                X(qlinear_matmul) X(gemm) X(einsum) X(batch_norm)            \
-                                                    X(layer_norm) X(attention) X(linear_attention)           \
-                                                        X(causal_conv) X(recurrent) X(quantize)              \
-                                                            X(dequantize) X(dynamic_quantize) X(dft) X(stft) \
-                                                                X(if) X(loop) X(scan) X(sequence)            \
-                                                                    X(to_string) X(regex) X(string_split)    \
-                                                                        X(loss) X(unknown) X(tfidf)          \
-                                                                            X(sequence_length)               \
-                                                                                X(optional_has)              \
-                                                                                    X(optional_get) X(image)
+/* clang-format off */
+#define GT_RULES(X) \
+    X(same) X(same_bool) X(identity) X(not) X(abs) X(neg) X(floor) X(ceil) X(sqrt) X(cast) \
+    X(cast_like) X(bit_cast) X(clip) X(dropout) X(prelu) X(same_pair) X(add) X(sub) X(mul) X(div) \
+    X(mod) X(min) X(max) X(broadcast) X(pow) X(equal) X(less) X(greater) X(less_equal) \
+    X(greater_equal) X(and) X(or) X(xor) X(where) X(mean) X(reshape) X(flatten) X(squeeze) \
+    X(unsqueeze) X(transpose) X(expand) X(tile) X(concat) X(split) X(slice) X(pad) \
+    X(depth_to_space) X(space_to_depth) X(center_crop_pad) X(reverse_sequence) X(shape) X(size) \
+    X(constant) X(constant_of_shape) X(range) X(eye_like) X(random) X(random_like) X(window) \
+    X(mel_weights) X(multinomial) X(gather) X(gather_elements) X(gather_nd) X(scatter) X(one_hot) \
+    X(top_k) X(non_zero) X(nms) X(compress) X(unique) X(arg) X(tensor_scatter) X(reduce) \
+    X(reduce_sum) X(reduce_prod) X(reduce_min) X(reduce_max) X(det) X(conv) X(conv_integer) \
+    X(qlinear_conv) X(conv_transpose) X(deform_conv) X(pool) X(global_pool) X(max_unpool) \
+    X(roi_pool) X(roi_align) X(grid_sample) X(affine_grid) X(col2im) X(resize) X(upsample) \
+    X(matmul) X(matmul_integer) X(qlinear_matmul) X(gemm) X(einsum) X(batch_norm) X(layer_norm) \
+    X(attention) X(linear_attention) X(causal_conv) X(recurrent) X(quantize) X(dequantize) \
+    X(dynamic_quantize) X(dft) X(stft) X(if) X(loop) X(scan) X(sequence) X(to_string) X(regex) \
+    X(string_split) X(loss) X(unknown) X(tfidf) X(sequence_length) X(optional_has) X(optional_get) \
+    X(image)
+/* clang-format on */
 
 #define GT_RULE_DECLARE(name) gantry_status gt_rule_##name(gt_infer *infer);
 GT_RULES(GT_RULE_DECLARE)
