@@ -55,11 +55,27 @@ static bool is_number(const char *text)
     return end != text && *end == 0 && value >= 0 && value < 1e15;
 }
 
+/* NAME=N */
+static bool is_extent(const char *text)
+{
+    const char *equals = strrchr(text, '=');
+    return equals && equals > text && equals[1] && strspn(equals + 1, "0123456789") == strlen(equals + 1) &&
+           strlen(equals + 1) < 19;
+}
+
 static bool set_option(const option_row *option, const char *value, cli_args *args)
 {
     char *base = (char *)args;
     if (option->kind == NUMBER && !is_number(value)) {
         fprintf(stderr, "gantry: --%s takes a number of at least 0, not %s\n", option->name, value);
+        return false;
+    }
+    if (strcmp(option->name, "repeat") == 0 && strtod(value, NULL) < 1) {
+        fprintf(stderr, "gantry: --repeat takes a number of at least 1, not %s\n", value);
+        return false;
+    }
+    if (strcmp(option->name, "dim") == 0 && !is_extent(value)) {
+        fprintf(stderr, "gantry: --dim takes NAME=N with N a whole number of at least 0, not %s\n", value);
         return false;
     }
     if (option->kind != LIST) {

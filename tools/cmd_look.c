@@ -13,8 +13,12 @@ static void print_value(const char *role, const gantry_value_info *info)
             putchar(',');
         if (info->dims[d] >= 0)
             printf("%lld", (long long)info->dims[d]);
+        else if (info->dim_names[d] && strcmp(info->dim_names[d], "?") != 0)
+            fputs(info->dim_names[d], stdout);
+        else if (strcmp(role, "input") == 0)
+            printf("%s[%d]", info->name, (int)d);
         else
-            fputs(info->dim_names[d] ? info->dim_names[d] : "?", stdout);
+            putchar('?');
     }
     printf("%s]%s\n", info->rank < 0 ? "..." : "", info->has_default ? " (has a default)" : "");
 }

@@ -8,7 +8,10 @@
 
 static int file_error(const char *what, const gantry_error *err)
 {
-    fprintf(stderr, "gantry: %s: %s\n", what, err->message);
+    if (strncmp(err->message, what, strlen(what)) == 0)
+        fprintf(stderr, "gantry: %s\n", err->message);
+    else
+        fprintf(stderr, "gantry: %s: %s\n", what, err->message);
     return CLI_FILE;
 }
 
@@ -82,25 +85,61 @@ static void fill_random(io_tensor *tensor, uint64_t *state)
             ((float *)tensor->data)[k] = (float)(2 * unit - 1);
         else if (tensor->dtype == GANTRY_FLOAT64)
             ((double *)tensor->data)[k] = 2 * unit - 1;
-        else if (tensor->dtype == GANTRY_INT64)
+        else if (tensor->dtype == GANTRY_FLOAT16) /* 0.5 to 1, either sign */
+            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3800u | (*state & 0x83ffu));
+        else if (tensor->dtype == GANTRY_BFLOAT16)
+            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3f00u | (*state & 0x807fu));
+        else if (tensor->dtype == GANTRY_INT64 || tensor->dtype == GANTRY_UINT64)
             ((int64_t *)tensor->data)[k] = unit < 0.5;
-        else if (tensor->dtype == GANTRY_INT32)
+        else if (tensor->dtype == GANTRY_INT32 || tensor->dtype == GANTRY_UINT32)
             ((int32_t *)tensor->data)[k] = unit < 0.5;
+        else if (tensor->dtype == GANTRY_INT16 || tensor->dtype == GANTRY_UINT16)
+            ((int16_t *)tensor->data)[k] = unit < 0.5;
         else if (tensor->dtype == GANTRY_UINT8 || tensor->dtype == GANTRY_INT8 ||
                  tensor->dtype == GANTRY_BOOL)
             ((uint8_t *)tensor->data)[k] = unit < 0.5;
     }
 }
 
-static int64_t dim_for(const cli_args *args, const char *symbol)
+/* A --dim names the symbol of a dim, or INPUT[axis]. */
+static bool names_dim(const char *dim, const gantry_value_info *info, uint32_t axis)
 {
-    for (int k = 0; symbol && k < args->dim_count; k++) {
-        const char *equals = strchr(args->dims[k], '=');
-        if (equals && strlen(symbol) == (size_t)(equals - args->dims[k]) &&
-            strncmp(symbol, args->dims[k], strlen(symbol)) == 0)
-            return strtoll(equals + 1, NULL, 10);
-    }
+    char place[512];
+    size_t length = (size_t)(strrchr(dim, '=') - dim);
+    const char *symbol = info->dim_names[axis];
+    snprintf(place, sizeof place, "%s[%u]", info->name, axis);
+    return (symbol && strlen(symbol) == length && strncmp(symbol, dim, length) == 0) ||
+           (strlen(place) == length && strncmp(place, dim, length) == 0);
+}
+
+static int64_t dim_for(const cli_args *args, const gantry_value_info *info, uint32_t axis)
+{
+    for (int k = 0; k < args->dim_count; k++)
+        if (names_dim(args->dims[k], info, axis))
+            return strtoll(strrchr(args->dims[k], '=') + 1, NULL, 10);
     return 1;
+}
+
+/* A --dim that names nothing is a slip of the keyboard, and its extent would silently be 1. */
+static int check_dims(const cli_args *args, const cli_session *session)
+{
+    for (int k = 0; k < args->dim_count; k++) {
+        bool known = false;
+        for (uint32_t i = 0; i < gantry_session_input_count(session->session); i++) {
+            gantry_value_info info = {.struct_bytes = sizeof info};
+            gantry_session_input(session->session, i, &info, NULL);
+            for (int32_t d = 0; d < info.rank; d++)
+                known |= info.dims[d] < 0 && names_dim(args->dims[k], &info, (uint32_t)d);
+        }
+        if (!known) {
+            fprintf(
+                stderr,
+                "gantry: --dim %s: no input has a symbolic dim of that name (gantry inspect lists them)\n",
+                args->dims[k]);
+            return CLI_USAGE;
+        }
+    }
+    return CLI_OK;
 }
 
 static int make_random(const cli_args *args, const gantry_value_info *info, uint64_t *state,
@@ -109,7 +148,7 @@ static int make_random(const cli_args *args, const gantry_value_info *info, uint
     int64_t dims[GANTRY_MAX_RANK];
     uint32_t rank = info->rank < 0 ? 0 : (uint32_t)info->rank;
     for (uint32_t d = 0; d < rank; d++)
-        dims[d] = info->dims[d] >= 0 ? info->dims[d] : dim_for(args, info->dim_names[d]);
+        dims[d] = info->dims[d] >= 0 ? info->dims[d] : dim_for(args, info, d);
     io_tensor tensor;
     gantry_error err = GANTRY_ERROR_INIT;
     if (io_tensor_create(info->name, info->dtype, rank, dims, &tensor, &err) != GANTRY_OK)
@@ -160,6 +199,8 @@ int cli_bind_inputs(const cli_args *args, cli_session *session)
     int code = gather_inputs(args, session);
     if (code == CLI_OK)
         code = check_names(session);
+    if (code == CLI_OK)
+        code = check_dims(args, session);
     if (code == CLI_OK && gantry_run_create(session->session, &session->run, &err) != GANTRY_OK)
         code = cli_fail("run", &err);
     uint64_t state = args->seed ? strtoull(args->seed, NULL, 10) : 0;
@@ -170,6 +211,11 @@ int cli_bind_inputs(const cli_args *args, cli_session *session)
         if (!io_tensors_find(&session->inputs, info.name) && args->seed && !info.has_default)
             code = make_random(args, &info, &state, &session->inputs);
         const io_tensor *tensor = io_tensors_find(&session->inputs, info.name);
+        if (code == CLI_OK && !tensor && !info.has_default) {
+            fprintf(stderr, "gantry: input %s is given no value; use --inputs, --image or --random SEED\n",
+                    info.name);
+            code = CLI_RUN;
+        }
         if (code != CLI_OK || !tensor)
             continue;
         gantry_tensor view;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,6 +130,14 @@ static int set_options(const cli_args *args, gantry_options *options)
     return code;
 }
 
+/* A model that is not there is a matter of files, not of models. */
+static int model_error(const char *model, const gantry_error *err)
+{
+    struct stat about;
+    int code = cli_fail(model, err);
+    return stat(model, &about) != 0 || !S_ISREG(about.st_mode) || access(model, R_OK) != 0 ? CLI_FILE : code;
+}
+
 int cli_open(const cli_args *args, cli_session *out_session)
 {
     gantry_error err = GANTRY_ERROR_INIT;
@@ -141,7 +150,7 @@ int cli_open(const cli_args *args, cli_session *out_session)
     if (code == CLI_OK &&
         gantry_session_create_from_file(out_session->runtime, args->model, options, &out_session->session,
                                         &out_session->report, &err) != GANTRY_OK)
-        code = cli_fail(args->model, &err);
+        code = model_error(args->model, &err);
     gantry_options_destroy(&options);
     return code;
 }

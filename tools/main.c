@@ -13,7 +13,7 @@
     "  --inputs FILE       .npz with arrays under the input names; or NAME=FILE.npy, NAME=FILE.pb\n"         \
     "  --image SPEC        x=FILE,size=WxH,mean=M:M:M,std=S:S:S,order=NCHW-RGB (nothing is guessed)\n"       \
     "  --random SEED       random values for inputs that no file gives\n"                                    \
-    "  --dim NAME=N        extent of a symbolic dim for --random (default 1)\n"
+    "  --dim NAME=N        extent of a symbolic dim, or of INPUT[axis], for --random (default 1)\n"
 
 static const cli_command COMMANDS[] = {
     {"run", cli_run, "run a model once",

@@ -1,0 +1,64 @@
+/* The command line: what a slip in its arguments is told, and the exit codes that scripts rely on. */
+#include "../support/small_models.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char model_path[] = "/tmp/gantry-cli-XXXXXX";
+
+static void write_model(void)
+{
+    wire bytes = small_add(-1);
+    int file = mkstemp(model_path);
+    cr_assert(file >= 0 && write(file, bytes.data, bytes.size) == (ssize_t)bytes.size);
+    close(file);
+    wire_free(&bytes);
+}
+
+static void remove_model(void)
+{
+    unlink(model_path);
+}
+
+/* Runs "gantry ARGUMENTS" and compares its exit status and a part of what it says. */
+static void check(const char *arguments, int status, const char *part)
+{
+    char command[1024], said[4096];
+    snprintf(command, sizeof command, "'%s/gantry' %s 2>&1", GANTRY_BUILD_FOLDER, arguments);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    said[fread(said, 1, sizeof said - 1, pipe)] = 0;
+    int ended = pclose(pipe);
+    cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == status, "%s: status %d, not %d: %s", arguments,
+              WEXITSTATUS(ended), status, said);
+    cr_assert(strstr(said, part), "%s says: %s", arguments, said);
+}
+
+static void check_run(const char *options, int status, const char *part)
+{
+    char arguments[768];
+    snprintf(arguments, sizeof arguments, "run %s %s", model_path, options);
+    check(arguments, status, part);
+}
+
+Test(cli, exit_codes, .init = write_model, .fini = remove_model)
+{
+    check("run /nowhere/model.onnx", 6, "No such file");
+    check("run /tmp --random 1", 6, "not a regular file");
+    check("run", 2, "a model is needed");
+    check("walk", 2, "unknown command");
+    check_run("", 5, "input a is given no value");
+    check_run("--inputs /nowhere/x.npz", 6, "gantry: /nowhere/x.npz: cannot be opened");
+    check_run("--random 1 --option threads=x", 2, "threads");
+}
+
+Test(cli, dims_by_symbol_and_by_place, .init = write_model, .fini = remove_model)
+{
+    check_run("--random 1 --dim 'a[0]=3' --dim 'b[0]=3'", 0, "[3,4]");
+    check_run("--random 1 --dim rows=3", 2, "no input has a symbolic dim of that name");
+    check_run("--random 1 --dim 'a[1]=4'", 2, "no input has a symbolic dim");
+    check_run("--random 1 --dim 'a[0]=-3'", 2, "--dim takes NAME=N");
+    check_run("--random 1 --repeat 0", 2, "--repeat takes a number of at least 1");
+}
