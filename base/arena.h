@@ -18,6 +18,8 @@ typedef struct gt_arena {
 } gt_arena;
 
 #define GT_ARENA_ALIGNMENT 16u
+#define GT_ARENA_HEADER_BYTES                                                                                \
+    ((sizeof(gt_arena_block) + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1))
 #define GT_ARENA_FIRST_BLOCK 4096u
 #define GT_ARENA_LAST_BLOCK                                                                                  \
     65536u /* half of the newest block is unused on average: many arenas live as long as a plan */
@@ -41,8 +43,7 @@ static inline void gt_arena_clear(gt_arena *arena)
 /* Memory aligned to 16 whose bytes may be anything; NULL when out of memory. */
 static inline void *gt_arena_take(gt_arena *arena, size_t bytes)
 {
-    const size_t header =
-        (sizeof(gt_arena_block) + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1);
+    const size_t header = GT_ARENA_HEADER_BYTES;
     if (bytes > SIZE_MAX / 4)
         return NULL;
     bytes = (bytes + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1);
@@ -96,6 +97,23 @@ static inline char *gt_arena_text(gt_arena *arena, const char *text, size_t leng
     if (copy && length)
         memcpy(copy, text, length);
     return copy;
+}
+
+/* A place to go back to: what was taken since is given back when it lies in the block of the mark. */
+typedef struct gt_arena_mark {
+    const gt_arena_block *block;
+    size_t used;
+} gt_arena_mark;
+
+static inline gt_arena_mark gt_arena_here(const gt_arena *arena)
+{
+    return (gt_arena_mark){arena->blocks, arena->used};
+}
+
+static inline void gt_arena_return(gt_arena *arena, gt_arena_mark mark)
+{
+    if (arena->blocks == mark.block)
+        arena->used = mark.used;
 }
 
 #define GT_ARENA_NEW(arena, type) ((type *)gt_arena_array((arena), 1, sizeof(type)))

@@ -38,6 +38,20 @@ static inline bool gt_vec_grow(gt_allocator *allocator, void **inout_data, uint3
 #define gt_vec_push(allocator, vec, value)                                                                   \
     (gt_vec_reserve((allocator), (vec), (vec)->count + 1) ? ((vec)->data[(vec)->count++] = (value), true)    \
                                                           : false)
+/* Gives back what grew in vain, for arrays that grow no more; keeps them as they are when out of memory. */
+static inline void gt_vec_shrink(gt_allocator *allocator, void **inout_data, uint32_t *inout_capacity,
+                                 uint32_t count, size_t size)
+{
+    if (count == *inout_capacity || count == 0)
+        return;
+    void *data = gt_resize(allocator, *inout_data, *inout_capacity * size, count * size);
+    if (!data)
+        return;
+    *inout_data = data;
+    *inout_capacity = count;
+}
+#define gt_vec_trim(allocator, vec)                                                                          \
+    gt_vec_shrink((allocator), (void **)&(vec)->data, &(vec)->capacity, (vec)->count, sizeof *(vec)->data)
 #define gt_vec_free(allocator, vec)                                                                          \
     (gt_free((allocator), (vec)->data), (vec)->data = NULL, (vec)->count = (vec)->capacity = 0)
 

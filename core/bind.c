@@ -108,6 +108,8 @@ typedef struct binder {
     gt_plan *plan;
     evaluation eval;
     const void **bind_data; /* by value id */
+    gt_arena scratch;       /* what only the making needs */
+    gt_map extents;         /* lists of extents in the plan's arena: many values share one */
     double provider_ns;
     uint32_t refused_partition; /* GT_NONE: none */
     gantry_shaped_info refusal;
@@ -120,6 +122,27 @@ static bool grows_while_made(const gt_graph *graph, const gt_value *value)
 {
     const gt_node *node = gt_graph_node(graph, value->producer);
     return node && node->op && (node->op->flags & GT_OP_CONTROL);
+}
+
+static gantry_status keep_extents(binder *b, const int64_t *dims, gt_plan_shape *shape)
+{
+    size_t bytes = shape->rank * sizeof *dims;
+    const gt_map_slot *known =
+        b->extents.count ? gt_map_probe(&b->extents, dims, bytes, XXH3_64bits(dims, bytes)) : NULL;
+    if (known && known->key) {
+        shape->dims = (int64_t *)(uintptr_t)known->key;
+        return GANTRY_OK;
+    }
+    shape->dims = gt_arena_copy(&b->plan->arena, dims, bytes);
+    return shape->dims && gt_map_set(&b->extents, shape->dims, bytes, 0)
+               ? GANTRY_OK
+               : gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
+}
+
+/* A value that nobody computes any more. */
+static bool is_gone(const gt_graph *graph, const gt_value *value)
+{
+    return value->producer != GT_NONE && graph->nodes.data[value->producer]->removed;
 }
 
 static gantry_status bind_shape(binder *b, uint32_t id)
@@ -153,8 +176,7 @@ static gantry_status bind_shape(binder *b, uint32_t id)
                            value->name, (long long)dims[d]);
     }
     shape->rank = (uint32_t)value->rank;
-    shape->dims = gt_arena_copy(&b->plan->arena, dims, (size_t)value->rank * sizeof *dims);
-    return shape->dims ? GANTRY_OK : gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
+    return keep_extents(b, dims, shape);
 }
 
 /* Says why a value that a program needs has no size. */
@@ -254,7 +276,7 @@ static gantry_status bind_elements(binder *b, uint32_t id)
     for (uint32_t k = 0; k < value->element_count; k++)
         if (value->elements[k] == GT_EXPR_UNKNOWN || !b->eval.known[value->elements[k]])
             return GANTRY_OK;
-    void *data = gt_arena_alloc(&b->plan->arena, gantry_dtype_bytes(value->dtype, value->element_count) + 16);
+    void *data = gt_arena_alloc(&b->scratch, gantry_dtype_bytes(value->dtype, value->element_count) + 16);
     if (!data)
         return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; k < value->element_count; k++)
@@ -284,8 +306,8 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gt_program *program = &b->variant->programs[index];
     const gantry_graph_view *view = &program->view.view;
-    gantry_shape *shapes = GT_ARENA_ARRAY(&b->plan->arena, gantry_shape, view->value_count);
-    const void **host_values = GT_ARENA_ARRAY(&b->plan->arena, const void *, view->value_count);
+    gantry_shape *shapes = GT_ARENA_ARRAY(&b->scratch, gantry_shape, view->value_count);
+    const void **host_values = GT_ARENA_ARRAY(&b->scratch, const void *, view->value_count);
     if (!shapes || !host_values)
         return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; k < view->value_count; k++) {
@@ -294,6 +316,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
         host_values[k] = b->bind_data[program->view.value_ids[k]];
     }
     struct gantry_recorder recorder = {.arena = &b->plan->arena};
+    gt_map_init(&recorder.texts, session->allocator);
     gantry_reshape_args args = {sizeof args, shapes, host_values,
                                 gt_constants_of((struct gt_model *)session->model), &recorder};
     gt_shaped_slot *slot = &b->plan->shaped[b->plan->shaped_count];
@@ -320,6 +343,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     }
     gt_vec_free(session->allocator, &recorder.kernels);
     gt_vec_free(session->allocator, &recorder.fusions);
+    gt_map_free(&recorder.texts);
     return status;
 }
 
@@ -348,10 +372,12 @@ static gantry_status fill_plan(binder *b)
     plan->value_count = count;
     plan->shapes = GT_ARENA_ARRAY(&plan->arena, gt_plan_shape, count);
     plan->shaped = GT_ARENA_ARRAY(&plan->arena, gt_shaped_slot, b->segment->partition_count + 1);
-    b->bind_data = GT_ARENA_ARRAY(&plan->arena, const void *, count);
+    b->bind_data = GT_ARENA_ARRAY(&b->scratch, const void *, count);
     if (!plan->shapes || !plan->shaped || !b->bind_data)
         return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
     for (uint32_t id = 0; id < count; id++) {
+        if (is_gone(b->variant->graph, b->variant->graph->values.data[id]))
+            continue;
         GT_TRY(bind_shape(b, id));
         GT_TRY(bind_elements(b, id));
     }
@@ -392,10 +418,14 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
     plan->key_hash = hash;
     plan->key = gt_arena_copy(&plan->arena, key, b.segment->symbol_count * sizeof *key);
     b.plan = plan;
+    gt_arena_init(&b.scratch, session->allocator);
+    gt_map_init(&b.extents, session->allocator);
     gantry_status status =
         plan->key ? evaluate(session, env, &b.eval, err) : gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status == GANTRY_OK)
         status = fill_plan(&b);
+    gt_arena_clear(&b.scratch);
+    gt_map_free(&b.extents);
     if (status != GANTRY_OK) {
         gt_plan_destroy(&plan);
         /* Only where nothing ran yet can the graph be placed anew; the last provider's refusal stands. */

@@ -137,9 +137,19 @@ static void host_constant_unmap(const gantry_host *host, gantry_constants *const
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+/* Kernels of a model have few names: each is copied once. */
 static const char *keep_text(gantry_recorder *recorder, const char *text)
 {
-    const char *kept = gt_arena_text(recorder->arena, text ? text : "", text ? strlen(text) : 0);
+    text = text ? text : "";
+    size_t bytes = strlen(text) + 1;
+    if (recorder->texts.count) {
+        const gt_map_slot *known = gt_map_probe(&recorder->texts, text, bytes, XXH3_64bits(text, bytes));
+        if (known->key)
+            return known->key;
+    }
+    const char *kept = gt_arena_copy(recorder->arena, text, bytes);
+    if (kept && recorder->texts.allocator && !gt_map_set(&recorder->texts, kept, bytes, 0))
+        kept = NULL;
     recorder->failed |= !kept;
     return kept ? kept : "";
 }

@@ -72,8 +72,8 @@ typedef struct gt_step {
 /* The concrete extents of a value at this plan. bounded: upper bounds, true ones come with the run; dynamic:
  * not known at all before. */
 typedef struct gt_plan_shape {
-    uint32_t rank;
     int64_t *dims; /* NULL when dynamic */
+    uint32_t rank;
     bool bounded, dynamic;
 } gt_plan_shape;
 
@@ -118,7 +118,7 @@ typedef struct gt_plan {
 void gt_plan_destroy(gt_plan **plan); /* shaped programs first */
 
 /* Fills steps and memory of a plan whose shapes and shaped programs stand (plan_build.c). bind_data[value]
- * are elements known at bind or NULL. */
+ * are elements known at bind or NULL; those a run needs are copied. */
 gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_error *err);
 
 /* GANTRY_RESOURCE: `what`, and which value of the plan needs most memory (frame_memory.c). */

@@ -169,7 +169,9 @@ static gantry_status outside_slot(builder *b, uint32_t value, uint32_t *out_slot
     } else if (b->bind_data[value] &&
                (v->producer == GT_NONE || b->graph->nodes.data[v->producer]->at_bind)) {
         slot.kind = GT_SLOT_BIND;
-        slot.data = b->bind_data[value];
+        slot.data = gt_arena_copy(&b->plan->arena, b->bind_data[value], slot.bytes);
+        if (!slot.data)
+            return out_of_memory(b);
     } else if (v->producer != GT_NONE && !made_here(b, v->producer)) {
         uint32_t partition = b->variant->placement->partition_of_node[v->producer];
         slot.kind = GT_SLOT_CARRY;

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/map.h"
 #include "base/status.h"
 #include "base/vec.h"
 
@@ -124,7 +125,8 @@ struct gantry_recorder {
     gt_arena *arena; /* everything is copied here */
     GT_VEC(gt_kernel_row) kernels;
     GT_VEC(gt_fusion_row) fusions;
-    bool failed; /* memory ran out: the records are incomplete */
+    gt_map texts; /* those copied already; not initialised: every text is copied */
+    bool failed;  /* memory ran out: the records are incomplete */
 };
 
 /* gantry_constants is a gt_model in disguise: constant ids are indexes into model->constants. */

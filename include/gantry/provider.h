@@ -439,6 +439,7 @@ typedef struct gantry_shape {
     const int64_t *dims;
 } gantry_shape;
 
+/* All of it is valid during the call only. */
 typedef struct gantry_reshape_args {
     size_t struct_bytes;
     const gantry_shape *shapes; /* one for each value of the program's graph, inner ones too */

@@ -109,7 +109,8 @@ typedef struct cpu_provider cpu_provider; /* provider.c */
 typedef struct cpu_build {
     cpu_provider *provider;
     const gantry_host *host;
-    gt_arena *arena; /* lives as long as the shaped program */
+    gt_arena *arena;   /* lives as long as the shaped program */
+    gt_arena *scratch; /* lives while the shaped program is made */
     const gantry_graph_view *graph;
     const gantry_node_view *node;
     uint32_t input_count, output_count; /* may exceed the node's own when post-ops read more */

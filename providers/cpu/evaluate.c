@@ -154,6 +154,7 @@ gantry_status cpu_evaluate(void *self, const gantry_graph_view *graph, uint32_t 
     evaluation e = {.build = {.provider = provider,
                               .host = provider->host,
                               .arena = &e.arena,
+                              .scratch = &e.arena,
                               .graph = graph,
                               .node = node,
                               .input_count = node->input_count,

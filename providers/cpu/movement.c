@@ -239,7 +239,7 @@ static gantry_status make_slice(cpu_build *build, cpu_kernel *out_kernel)
 typedef struct joint_state {
     uint32_t part_count;
     bool join; /* Concat: parts are inputs; else outputs */
-    cpu_copy *copies;
+    cpu_copy copies[];
 } joint_state;
 
 static gantry_status joint_run(const void *opaque, const cpu_call *call)
@@ -260,10 +260,10 @@ static gantry_status make_joint(cpu_build *build, bool join, uint32_t axis, cpu_
     const cpu_tensor *whole = join ? &build->outputs[0] : &build->inputs[0];
     const cpu_tensor *parts = join ? build->inputs : build->outputs;
     uint32_t part_count = join ? build->input_count : build->output_count;
-    joint_state *state = cpu_state(build, sizeof *state);
-    cpu_copy *copies = cpu_state(build, part_count * sizeof *copies);
-    if (!state || !copies)
+    joint_state *state = cpu_state(build, sizeof *state + part_count * sizeof(cpu_copy));
+    if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    cpu_copy *copies = state->copies;
     int64_t whole_strides[GANTRY_MAX_RANK], part_strides[GANTRY_MAX_RANK], at = 0;
     cpu_strides(whole->rank, whole->dims, whole_strides);
     for (uint32_t k = 0; k < part_count; k++) {
@@ -278,7 +278,8 @@ static gantry_status make_joint(cpu_build *build, bool join, uint32_t axis, cpu_
         *(join ? &copies[k].target_offset : &copies[k].source_offset) = at * whole_strides[axis];
         at += parts[k].dims[axis];
     }
-    *state = (joint_state){part_count, join, copies};
+    state->part_count = part_count;
+    state->join = join;
     *out_kernel = cpu_kernel_of(joint_run, state);
     out_kernel->threads = cpu_threads_for(build, (double)whole->count);
     return GANTRY_OK;

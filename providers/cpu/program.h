@@ -171,7 +171,8 @@ void cpu_shaped_destroy(void *self, gantry_shaped *shaped);
 
 /* Writes in place where that is legal, puts partition outputs into their buffers, and gives the rest offsets
  * in one workspace (program_memory.c). outputs: for each partition output the place where its value lies. */
-gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gantry_error *err);
+gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gt_arena *scratch,
+                              gantry_error *err);
 
 gantry_status cpu_context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
                                  gantry_error *err);

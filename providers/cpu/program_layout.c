@@ -100,8 +100,8 @@ static gantry_status make_blocked(cpu_build *build, const cpu_group *group, cpu_
     cpu_build shown = *build;
     const cpu_provider *provider = build->provider;
     uint32_t rank = build->outputs[0].rank;
-    shown.inputs = gt_arena_copy(build->arena, build->inputs, build->input_count * sizeof(cpu_tensor));
-    shown.outputs = gt_arena_copy(build->arena, build->outputs, sizeof(cpu_tensor));
+    shown.inputs = gt_arena_copy(build->scratch, build->inputs, build->input_count * sizeof(cpu_tensor));
+    shown.outputs = gt_arena_copy(build->scratch, build->outputs, sizeof(cpu_tensor));
     if (!shown.inputs || !shown.outputs)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; k < build->input_count; k++) {

@@ -172,15 +172,15 @@ static void offer_overwrites(cpu_shaped *shaped)
  * ---------------------------------------------------------------------------------------------------------
  */
 
-static gantry_status plan_workspace(cpu_shaped *shaped, gantry_error *err)
+static gantry_status plan_workspace(cpu_shaped *shaped, gt_arena *scratch, gantry_error *err)
 {
     const gantry_host *host = shaped->program->provider->host;
     uint32_t capacity = shaped->storages.count, count = 0;
-    size_t *bytes = GT_ARENA_ARRAY(&shaped->arena, size_t, capacity);
-    size_t *offsets = GT_ARENA_ARRAY(&shaped->arena, size_t, capacity);
-    uint32_t *first = GT_ARENA_ARRAY(&shaped->arena, uint32_t, capacity);
-    uint32_t *last = GT_ARENA_ARRAY(&shaped->arena, uint32_t, capacity);
-    uint32_t *which = GT_ARENA_ARRAY(&shaped->arena, uint32_t, capacity);
+    size_t *bytes = GT_ARENA_ARRAY(scratch, size_t, capacity);
+    size_t *offsets = GT_ARENA_ARRAY(scratch, size_t, capacity);
+    uint32_t *first = GT_ARENA_ARRAY(scratch, uint32_t, capacity);
+    uint32_t *last = GT_ARENA_ARRAY(scratch, uint32_t, capacity);
+    uint32_t *which = GT_ARENA_ARRAY(scratch, uint32_t, capacity);
     if (!bytes || !offsets || !first || !last || !which)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; k < capacity; k++) {
@@ -199,7 +199,8 @@ static gantry_status plan_workspace(cpu_shaped *shaped, gantry_error *err)
     return GANTRY_OK;
 }
 
-gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gantry_error *err)
+gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gt_arena *scratch,
+                              gantry_error *err)
 {
     note_reads(shaped);
     for (uint32_t j = 0; j < shaped->program->graph->output_count; j++)
@@ -208,9 +209,12 @@ gantry_status cpu_shaped_plan(cpu_shaped *shaped, const cpu_place *outputs, gant
     merge_in_place(shaped);
     GT_TRY(place_outputs(shaped, outputs, err));
     offer_overwrites(shaped);
-    GT_TRY(plan_workspace(shaped, err));
+    GT_TRY(plan_workspace(shaped, scratch, err));
     for (uint32_t k = 0; k < shaped->places.count; k++)
         if (shaped->places.data[k].storage != GANTRY_NO_ID)
             shaped->places.data[k].storage = root_of(shaped, shaped->places.data[k].storage);
+    gt_vec_trim(shaped->arena.allocator, &shaped->storages);
+    gt_vec_trim(shaped->arena.allocator, &shaped->places);
+    gt_vec_trim(shaped->arena.allocator, &shaped->steps);
     return GANTRY_OK;
 }

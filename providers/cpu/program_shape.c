@@ -6,6 +6,7 @@
 #include "dnnl_kernel.h"
 #include "program.h"
 #include "program_layout.h"
+#include "program_states.h"
 
 #define MAX_TENSOR_BYTES                                                                                     \
     ((uint64_t)1 << 46) /* beyond what any machine addresses: the product of dims is wrong */
@@ -18,6 +19,8 @@ typedef struct shaper {
     gantry_error *err;
     cpu_places *places; /* for each value of the graph */
     uint8_t *produced;  /* for each value: some step of this program writes it */
+    gt_arena scratch;   /* what only the making needs */
+    cpu_states states;
 } shaper;
 
 /* ---- values
@@ -324,6 +327,11 @@ static gantry_status note_bounded(shaper *s, const cpu_group *group, cpu_step *s
 {
     const gantry_graph_view *graph = s->program->graph;
     bool any = false;
+    for (uint32_t k = 0; k < group->output_count; k++)
+        any = any || (group->outputs[k] != GANTRY_NO_ID &&
+                      (value_of(s, group->outputs[k])->flags & GANTRY_VALUE_BOUNDED));
+    if (!any)
+        return GANTRY_OK;
     uint32_t *map = GT_ARENA_ARRAY(&s->shaped->arena, uint32_t, group->output_count);
     if (!map)
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
@@ -332,12 +340,11 @@ static gantry_status note_bounded(shaper *s, const cpu_group *group, cpu_step *s
         map[k] = GANTRY_NO_ID;
         if (value == GANTRY_NO_ID || !(value_of(s, value)->flags & GANTRY_VALUE_BOUNDED))
             continue;
-        any = true;
         for (uint32_t j = 0; j < graph->output_count && map[k] == GANTRY_NO_ID; j++)
             if (graph->outputs[j] == value)
                 map[k] = j;
     }
-    step->bounded_outputs = any ? map : NULL;
+    step->bounded_outputs = map;
     return GANTRY_OK;
 }
 
@@ -407,8 +414,9 @@ static bool nothing_to_compute(const cpu_build *build)
 static gantry_status make_kernel(shaper *s, cpu_build *build, const cpu_group *group, cpu_kernel *kernel,
                                  cpu_place *inputs)
 {
-    bool *mapped = GT_ARENA_ARRAY(build->arena, bool, build->input_count);
-    if (!mapped)
+    bool *mapped = GT_ARENA_ARRAY(&s->scratch, bool, build->input_count);
+    cpu_state_begin begin;
+    if (!mapped || !cpu_states_begin(&s->states, &begin))
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
     gantry_status status = GANTRY_OK;
     for (uint32_t k = 0; k < build->input_count && status == GANTRY_OK; k++) {
@@ -420,6 +428,8 @@ static gantry_status make_kernel(shaper *s, cpu_build *build, const cpu_group *g
     }
     if (status == GANTRY_OK)
         status = cpu_layout_make(s->places, build, group, kernel);
+    if (status == GANTRY_OK)
+        cpu_states_share(&s->states, &begin, kernel);
     for (uint32_t k = 0; k < build->input_count && status == GANTRY_OK; k++)
         status = place_input(s, build, group, kernel, k, &build->inputs[k], &inputs[k]);
     const gantry_host *host = build->host;
@@ -432,10 +442,11 @@ static gantry_status make_kernel(shaper *s, cpu_build *build, const cpu_group *g
 static gantry_status shape_group(shaper *s, uint32_t index)
 {
     const cpu_group *group = &s->program->groups[index];
-    gt_arena *arena = &s->shaped->arena;
+    gt_arena *arena = &s->scratch;
     cpu_build build = {.provider = s->program->provider,
                        .host = s->program->provider->host,
-                       .arena = arena,
+                       .arena = &s->shaped->arena,
+                       .scratch = arena,
                        .graph = s->program->graph,
                        .node = group->node,
                        .input_count = group->input_count,
@@ -528,6 +539,7 @@ static gantry_status place_partition_outputs(shaper *s, cpu_place *outputs)
         cpu_build build = {.provider = s->program->provider,
                            .host = s->program->provider->host,
                            .arena = &s->shaped->arena,
+                           .scratch = &s->scratch,
                            .graph = graph,
                            .node = &nobody,
                            .threads = s->program->threads,
@@ -542,9 +554,9 @@ static gantry_status shape(shaper *s)
 {
     cpu_shaped *shaped = s->shaped;
     const gantry_graph_view *graph = s->program->graph;
-    s->places = GT_ARENA_ARRAY(&shaped->arena, cpu_places, graph->value_count);
-    s->produced = GT_ARENA_ARRAY(&shaped->arena, uint8_t, graph->value_count);
-    cpu_place *outputs = GT_ARENA_ARRAY(&shaped->arena, cpu_place, graph->output_count);
+    s->places = GT_ARENA_ARRAY(&s->scratch, cpu_places, graph->value_count);
+    s->produced = GT_ARENA_ARRAY(&s->scratch, uint8_t, graph->value_count);
+    cpu_place *outputs = GT_ARENA_ARRAY(&s->scratch, cpu_place, graph->output_count);
     shaped->output_plans = GT_ARENA_ARRAY(&shaped->arena, gantry_output_plan, graph->output_count);
     if (!s->places || !s->produced || !outputs || !shaped->output_plans)
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
@@ -552,7 +564,7 @@ static gantry_status shape(shaper *s)
     for (uint32_t k = 0; k < s->program->group_count; k++)
         GT_TRY(shape_group(s, k));
     GT_TRY(place_partition_outputs(s, outputs));
-    GT_TRY(cpu_shaped_plan(shaped, outputs, s->err));
+    GT_TRY(cpu_shaped_plan(shaped, outputs, &s->scratch, s->err));
     for (uint32_t k = 0; s->args->recorder && k < shaped->steps.count; k++)
         record_step(s, k);
     return GANTRY_OK;
@@ -571,11 +583,16 @@ gantry_status cpu_shaped_create(void *self, gantry_program *handle, const gantry
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     shaped->program = program;
     gt_arena_init(&shaped->arena, &provider->allocator);
-    shaper s = {program, args, shaped, out_info, err ? err : &own, NULL, NULL};
+    shaper s = {
+        .program = program, .args = args, .shaped = shaped, .info = out_info, .err = err ? err : &own};
+    gt_arena_init(&s.scratch, &provider->allocator);
+    cpu_states_init(&s.states, &shaped->arena);
     pthread_mutex_lock(
         &program->lock); /* the only lock of the provider; host calls made inside take their own */
     gantry_status status = shape(&s);
     pthread_mutex_unlock(&program->lock);
+    cpu_states_free(&s.states);
+    gt_arena_clear(&s.scratch);
     if (status != GANTRY_OK) {
         cpu_shaped_destroy(self, (gantry_shaped *)shaped);
         return status;
