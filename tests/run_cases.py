@@ -98,7 +98,16 @@ class Case:
     def __init__(self, folder, case, lib, build):
         self.folder, self.case, self.lib, self.build = os.path.abspath(folder), case, lib, build
         self.problems = []
-        self.seen = {"reports": [], "outputs": [], "counters": {}, "condition": condition, "series": "feed_back" in case.get("options", {})}
+        self.seen = {"reports": [], "outputs": [], "counters": {}, "condition": condition, "outputs_of": self.outputs_of, "exact": True, "series": "feed_back" in case.get("options", {})}
+
+    def outputs_of(self, name):
+        """What another case of the same folder gives, its checks left out."""
+        folder = os.path.join(os.path.dirname(self.folder), name)
+        with open(os.path.join(folder, "case.json")) as f:
+            case = json.load(f)
+        other = Case(folder, dict(case, checks=[]), self.lib, self.build)
+        other.run()
+        return other.seen["outputs"]
 
     def fail(self, text):
         self.problems.append(text)
@@ -142,6 +151,7 @@ class Case:
         for o in run.get("outputs", []):
             want = read_tensor(self.path(o["file"]))
             why = differs(got.get(o["name"]), want, o["compare"])
+            self.seen["exact"] &= differs(got.get(o["name"]), want, {"kind": "exact"}) is None
             if why and "or_file" in o:
                 why = differs(got.get(o["name"]), read_tensor(self.path(o["or_file"])), o["compare"])
             if why:
