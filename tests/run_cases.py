@@ -98,7 +98,8 @@ class Case:
     def __init__(self, folder, case, lib, build):
         self.folder, self.case, self.lib, self.build = os.path.abspath(folder), case, lib, build
         self.problems = []
-        self.seen = {"reports": [], "outputs": [], "counters": {}, "condition": condition, "outputs_of": self.outputs_of, "exact": True, "series": "feed_back" in case.get("options", {})}
+        self.seen = {"reports": [], "outputs": [], "counters": {}, "condition": condition, "outputs_of": self.outputs_of, "exact": True,
+                     "series": "feed_back" in case.get("options", {})}
 
     def outputs_of(self, name):
         """What another case of the same folder gives, its checks left out."""

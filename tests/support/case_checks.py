@@ -256,6 +256,8 @@ def _(ck, report, seen):
 def _(ck, report, seen):
     if ck.get("when") == "output differs from exact" and seen["exact"]:
         return True
+    if "fields" in ck:
+        return "how many elements a rewrite changed is not counted yet"
     found = [r for r in report["rewrites"] if r["rule"] == ck["name"] and r["node"] == ck["node"]]
     for r in found:
         if r["state"] in any_of(ck["state"]) and (r["state"] == "applied" or r["state"] == "applied_with_copy" or
