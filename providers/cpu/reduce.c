@@ -487,6 +487,11 @@ static gantry_status make_reduce(cpu_build *build, cpu_kernel *out_kernel)
         .op = name, .domain = "", .types = {CPU_ALL_NUMBERS | CPU_TRUTH, CPU_INDEX}, .make = make_reduce     \
     }
 
+gantry_status cpu_make_reduce(cpu_build *build, cpu_kernel *out_kernel)
+{
+    return make_reduce(build, out_kernel);
+}
+
 static const cpu_op_row rows[] = {
     REDUCE_ROW("ReduceSum"),
     REDUCE_ROW("ReduceMean"),

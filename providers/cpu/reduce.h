@@ -17,4 +17,7 @@ gantry_status cpu_make_loss(cpu_build *build, cpu_kernel *out_kernel);
 /* einsum.c */
 gantry_status cpu_make_einsum(cpu_build *build, cpu_kernel *out_kernel);
 
+/* Reduce operators, and global pools of plain layout: one pass over rows. */
+gantry_status cpu_make_reduce(cpu_build *build, cpu_kernel *out_kernel);
+
 #endif
