@@ -1,15 +1,22 @@
 /* The operator table: one row for each operator of ai.onnx, and for the composites that rewrites make (domain
- * "gantry").
+ * "gantry") and the quantized ones of "com.microsoft".
  *
  * Versions, arity, attributes and types come from onnx's schemas (op_versions.def). "from" is the oldest
  * version whose meaning the rules and kernels know; it is 1 where older definitions differ only in attributes
- * that changed nothing. Rows are sorted by name, composites behind them. */
+ * that changed nothing. Rows are sorted by domain and name. */
 #include "infer_rules.h"
 #include "op_versions.def"
 
 #define ONNX(name, from, rule, operands, flags)                                                              \
     {                                                                                                        \
 #name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule, GT_SCHEMA_##name \
+    }
+#define MICROSOFT(name, least, most, rule, attributes)                                                       \
+    {                                                                                                        \
+#name, "com.microsoft", {1 }, 1, least, most, 1, 1, 0, 0, gt_rule_##rule, attributes, 0,             \
+        {                                                                                                    \
+            0                                                                                                \
+        }                                                                                                    \
     }
 #define GANTRY(name, inputs, rule)                                                                           \
     {                                                                                                        \
@@ -237,6 +244,10 @@ static const gt_op table[] = {
     ONNX(Upsample, 7, upsample, 1u << 1, 0),
     ONNX(Where, 9, where, 0, ELEMENTWISE | PROPAGATES),
     ONNX(Xor, 1, xor, 0, SYMMETRIC | PROPAGATES),
+    MICROSOFT(QGemm, 6, 9, qgemm, "alpha:f transA:i transB:i"),
+    MICROSOFT(QLinearAdd, 7, 8, qlinear_binary, ""),
+    MICROSOFT(QLinearGlobalAveragePool, 5, 5, qlinear_global_pool, "channels_last:i"),
+    MICROSOFT(QLinearMul, 7, 8, qlinear_binary, ""),
     GANTRY(Gelu, 1, same),
     GANTRY(HardSwish, 1, same),
     GANTRY(LayerNorm, 3, layer_norm),

@@ -8,6 +8,7 @@
 /* quantized_matmul.c */
 gantry_status cpu_make_matmul_integer(cpu_build *build, cpu_kernel *out_kernel);
 gantry_status cpu_make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel);
+gantry_status cpu_make_qgemm(cpu_build *build, cpu_kernel *out_kernel);
 /* quantized_binary.c */
 gantry_status cpu_make_qlinear_binary(cpu_build *build, cpu_kernel *out_kernel);
 /* quantized_pool.c */

@@ -235,16 +235,27 @@ gantry_status cpu_make_matmul_integer(cpu_build *build, cpu_kernel *out_kernel)
     return finish_product(build, state, out_kernel);
 }
 
-/* A Gemm that was joined with what quantizes around it. */
+/* QLinearMatMul, QGemm, which has its bias in front of the output's scale, or a product that was joined with
+ * what quantizes around it. */
+static cpu_qoperands operands_of(const cpu_build *build)
+{
+    bool gemm = strcmp(build->node->op, "QGemm") == 0;
+    uint32_t bias = gemm ? 6 : 8;
+    return (cpu_qoperands){
+        1, 2, 3, 4, 5, gemm ? 7 : 6, gemm ? 8 : 7, cpu_input(build, bias) ? bias : GANTRY_NO_ID};
+}
+
+/* Whether B is [columns, depth]. */
 static bool transposed(const cpu_build *build)
 {
-    return strcmp(build->node->op, "Gemm") == 0 && gantry_node_int(build->node, "transB", 0) != 0;
+    return strstr(build->node->op, "Gemm") && gantry_node_int(build->node, "transB", 0) != 0;
 }
 
 /* The activations fused behind it, as a range. */
 static gantry_status plan_range(cpu_build *build, product_state *state)
 {
-    const cpu_tensor *scale = &build->inputs[6], *zero = cpu_input(build, 7);
+    const cpu_tensor *scale = &build->inputs[state->y_scale];
+    const cpu_tensor *zero = state->y_zero == GANTRY_NO_ID ? NULL : &build->inputs[state->y_zero];
     if (build->post_count == 0)
         return GANTRY_OK;
     if (!scale->data || (zero && !zero->data))
@@ -257,6 +268,7 @@ static gantry_status plan_range(cpu_build *build, product_state *state)
 static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel)
 {
     int64_t count;
+    cpu_qoperands operands = operands_of(build);
     product_state *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
@@ -269,9 +281,9 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
     GT_TRY(read_parameter(build, 4, state->columns, &state->b_scale, &state->b_scale_count, NULL));
     GT_TRY(
         read_parameter(build, 5, state->columns, &state->b_zero, &state->b_zero_count, &state->b_zero_dtype));
-    GT_TRY(read_parameter(build, 6, 1, &state->y_scale, &count, NULL));
-    GT_TRY(read_parameter(build, 7, 1, &state->y_zero, &count, NULL));
-    GT_TRY(read_parameter(build, 8, state->columns, &state->bias, &count, NULL));
+    GT_TRY(read_parameter(build, operands.y_scale, 1, &state->y_scale, &count, NULL));
+    GT_TRY(read_parameter(build, operands.y_zero, 1, &state->y_zero, &count, NULL));
+    GT_TRY(read_parameter(build, operands.bias, state->columns, &state->bias, &count, NULL));
     if (state->bias != GANTRY_NO_ID && count != state->columns)
         return cpu_unsupported(build, "the bias has %lld elements for %lld columns", (long long)count,
                                (long long)state->columns);
@@ -281,12 +293,23 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
 
 gantry_status cpu_make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel)
 {
-    cpu_qoperands operands = {1, 2, 3, 4, 5, 6, 7, cpu_input(build, 8) ? 8 : GANTRY_NO_ID};
+    cpu_qoperands operands = operands_of(build);
     gantry_status status = GANTRY_UNSUPPORTED;
     if (build->inputs[1].dtype == GANTRY_FLOAT32 && build->inputs[4].dtype == GANTRY_FLOAT32 &&
-        build->inputs[6].dtype == GANTRY_FLOAT32)
+        build->inputs[operands.y_scale].dtype == GANTRY_FLOAT32)
         status = cpu_qproduct_dnnl(build, &operands, transposed(build), out_kernel);
     if (status != GANTRY_UNSUPPORTED)
         return status;
     return cpu_make_widened(build, make_qlinear_matmul, out_kernel);
+}
+
+gantry_status cpu_make_qgemm(cpu_build *build, cpu_kernel *out_kernel)
+{
+    if (gantry_node_int(build->node, "transA", 0) || gantry_node_float(build->node, "alpha", 1) != 1)
+        return cpu_unsupported(build, "transA and alpha are left at their defaults only");
+    if (!cpu_input(build, 7))
+        return cpu_unsupported(build, "a result that is not quantized is not made");
+    if (build->inputs[0].rank != 2 || build->inputs[3].rank != 2)
+        return cpu_unsupported(build, "A and B must have rank 2");
+    return cpu_make_qlinear_matmul(build, out_kernel);
 }
