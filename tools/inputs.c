@@ -260,9 +260,30 @@ int cli_write_outputs(const char *path, const cli_session *session)
  * ---------------------------------------------------------------------------------------------------------------
  */
 
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double value = exponent == 31 ? (fraction ? NAN : INFINITY)
+                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                  : ldexp(fraction, -24);
+    return bits & 0x8000 ? -value : value;
+}
+
+static double bfloat_value(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
 static double element(const io_tensor *tensor, size_t k)
 {
     switch (tensor->dtype) {
+    case GANTRY_FLOAT16:
+        return half_value(((const uint16_t *)tensor->data)[k]);
+    case GANTRY_BFLOAT16:
+        return bfloat_value(((const uint16_t *)tensor->data)[k]);
     case GANTRY_FLOAT32:
         return ((const float *)tensor->data)[k];
     case GANTRY_FLOAT64:
@@ -289,7 +310,8 @@ static bool same_shape(const io_tensor *a, const io_tensor *b)
 
 static bool is_float(gantry_dtype dtype)
 {
-    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64;
+    return dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 ||
+           dtype == GANTRY_BFLOAT16;
 }
 
 /* Floats within atol + rtol * |want| (NaN equals NaN), everything else byte by byte. Prints the worst
@@ -311,7 +333,7 @@ static bool check_tensor(const io_tensor *got, const io_tensor *want, double ato
         double a = element(got, k), b = element(want, k), difference = fabs(a - b);
         bool good = (isnan(a) && isnan(b)) || a == b || difference <= atol + rtol * fabs(b);
         wrong += !good;
-        if (difference > largest) {
+        if (difference > largest || (!good && isnan(difference) && !isnan(largest))) {
             largest = difference;
             worst = k;
         }

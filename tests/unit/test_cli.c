@@ -8,13 +8,17 @@
 
 static char model_path[] = "/tmp/gantry-cli-XXXXXX";
 
-static void write_model(void)
+static void write_bytes(wire bytes)
 {
-    wire bytes = small_add(-1);
     int file = mkstemp(model_path);
     cr_assert(file >= 0 && write(file, bytes.data, bytes.size) == (ssize_t)bytes.size);
     close(file);
     wire_free(&bytes);
+}
+
+static void write_model(void)
+{
+    write_bytes(small_add(-1));
 }
 
 static void remove_model(void)
@@ -61,4 +65,24 @@ Test(cli, dims_by_symbol_and_by_place, .init = write_model, .fini = remove_model
     check_run("--random 1 --dim 'a[1]=4'", 2, "no input has a symbolic dim");
     check_run("--random 1 --dim 'a[0]=-3'", 2, "--dim takes NAME=N");
     check_run("--random 1 --repeat 0", 2, "--repeat takes a number of at least 1");
+}
+
+/* Half floats are compared within the tolerance, not byte by byte. */
+Test(cli, checks_half_floats)
+{
+    wire g = small_graph("half");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "y"));
+    small_input(&g, "x", GANTRY_FLOAT16, 1, 8, 0);
+    small_output(&g, "y", GANTRY_FLOAT16, 1, 8, 0);
+    write_bytes(small_model(g));
+    char options[128];
+    snprintf(options, sizeof options, "--random 1 --outputs %s.npz", model_path);
+    check_run(options, 0, "");
+    snprintf(options, sizeof options, "--random 1 --check %s.npz", model_path);
+    check_run(options, 0, "y: ok: largest difference 0");
+    snprintf(options, sizeof options, "--random 2 --check %s.npz", model_path);
+    check_run(options, 1, "y: FAILED: largest difference ");
+    snprintf(options, sizeof options, "%s.npz", model_path);
+    unlink(options);
+    remove_model();
 }
