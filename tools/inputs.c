@@ -86,9 +86,9 @@ static void fill_random(io_tensor *tensor, uint64_t *state)
         else if (tensor->dtype == GANTRY_FLOAT64)
             ((double *)tensor->data)[k] = 2 * unit - 1;
         else if (tensor->dtype == GANTRY_FLOAT16) /* 0.5 to 1, either sign */
-            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3800u | (*state & 0x83ffu));
+            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3800u | ((uint32_t)(unit * 65536) & 0x83ffu));
         else if (tensor->dtype == GANTRY_BFLOAT16)
-            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3f00u | (*state & 0x807fu));
+            ((uint16_t *)tensor->data)[k] = (uint16_t)(0x3f00u | ((uint32_t)(unit * 65536) & 0x807fu));
         else if (tensor->dtype == GANTRY_INT64 || tensor->dtype == GANTRY_UINT64)
             ((int64_t *)tensor->data)[k] = unit < 0.5;
         else if (tensor->dtype == GANTRY_INT32 || tensor->dtype == GANTRY_UINT32)
