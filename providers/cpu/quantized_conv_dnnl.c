@@ -50,7 +50,10 @@ static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfacto
         pads[k] = w->pad[k];
         pads_end[k] = w->pad_end[k];
     }
-    dnnl_primitive_attr_t attributes = cpu_qattributes(factors, c->groups > 1 ? 3 : 1);
+    dnnl_primitive_attr_t attributes = NULL;
+    d->parameters[0] = cpu_qmultipliers(factors, (int)w->rank + 2, 1);
+    if (d->parameters[0])
+        attributes = cpu_qattributes(factors, d->parameters[0]);
     d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], CPU_NHWC);
     d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], CPU_NHWC);
     bool good =

@@ -50,7 +50,7 @@ static const int8_t *flipped(cpu_build *build, const cpu_tensor *w)
     return (const int8_t *)copy;
 }
 
-/* s_x * s_w[c] / s_y in binary32, in that order; the bias in steps of y. */
+/* s_x * s_w[c] / s_y in binary32, in that order; the bias in steps of the sums. */
 static void fill_channels(const cpu_build *build, const cpu_qoperands *o, cpu_qfactors *f)
 {
     const float *w_scales = build->inputs[o->w_scale].data;
@@ -60,7 +60,7 @@ static void fill_channels(const cpu_build *build, const cpu_qoperands *o, cpu_qf
     for (int64_t c = 0; c < f->channels; c++) {
         f->multipliers[c] = x_scale * w_scales[build->inputs[o->w_scale].count == 1 ? 0 : c] / y_scale;
         if (f->bias)
-            f->bias[c] = (float)bias[c] * f->multipliers[c];
+            f->bias[c] = (float)bias[c];
     }
 }
 
@@ -98,19 +98,20 @@ gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_
     return GANTRY_OK;
 }
 
-dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *f, int weights_mask)
+dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *f, const_dnnl_memory_desc_t multipliers)
 {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t posts = NULL;
     bool good =
         dnnl_primitive_attr_create(&attributes) == dnnl_success &&
         dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
-        dnnl_primitive_attr_set_scales_mask(attributes, DNNL_ARG_WEIGHTS, weights_mask) == dnnl_success &&
         (!f->zeros[0] ||
          dnnl_primitive_attr_set_zero_points_mask(attributes, DNNL_ARG_SRC, 0) == dnnl_success) &&
         (!f->zeros[1] ||
          dnnl_primitive_attr_set_zero_points_mask(attributes, DNNL_ARG_DST, 0) == dnnl_success) &&
         dnnl_post_ops_create(&posts) == dnnl_success &&
+        dnnl_post_ops_append_binary(posts, dnnl_binary_mul, multipliers) == dnnl_success &&
+        dnnl_post_ops_append_eltwise(posts, dnnl_eltwise_round, 0, 0) == dnnl_success &&
         (!f->clamped ||
          dnnl_post_ops_append_eltwise(posts, dnnl_eltwise_clip, f->low, f->high) == dnnl_success) &&
         dnnl_primitive_attr_set_post_ops(attributes, posts) == dnnl_success;
@@ -121,16 +122,27 @@ dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *f, int weights_mask)
     return NULL;
 }
 
+dnnl_memory_desc_t cpu_qmultipliers(const cpu_qfactors *f, int rank, int axis)
+{
+    dnnl_dims_t dims, strides;
+    dnnl_memory_desc_t md = NULL;
+    for (int k = 0; k < rank; k++) {
+        dims[k] = k == axis ? f->channels : 1;
+        strides[k] = k < axis ? f->channels : 1;
+    }
+    return dnnl_memory_desc_create_with_strides(&md, rank, dims, dnnl_f32, strides) == dnnl_success ? md
+                                                                                                    : NULL;
+}
+
 bool cpu_qarguments(const cpu_qfactors *f, dnnl_memory_desc_t mds[2], cpu_dnnl_arg *args,
                     uint32_t *inout_count)
 {
-    dnnl_dims_t channels = {f->channels}, one = {1};
+    dnnl_dims_t one = {1};
     uint32_t count = *inout_count;
-    if (dnnl_memory_desc_create_with_tag(&mds[0], 1, channels, dnnl_f32, dnnl_a) != dnnl_success ||
-        dnnl_memory_desc_create_with_tag(&mds[1], 1, one, dnnl_s32, dnnl_a) != dnnl_success)
+    if (dnnl_memory_desc_create_with_tag(&mds[1], 1, one, dnnl_s32, dnnl_a) != dnnl_success)
         return false;
-    args[count++] =
-        (cpu_dnnl_arg){DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, f->multipliers, mds[0]};
+    args[count++] = (cpu_dnnl_arg){DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, CPU_DNNL_FIXED, 0,
+                                   f->multipliers, mds[0]};
     if (f->zeros[0])
         args[count++] =
             (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, CPU_DNNL_FIXED, 0, &f->zeros[0], mds[1]};

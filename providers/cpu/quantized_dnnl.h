@@ -9,8 +9,10 @@ typedef struct cpu_qoperands {
     uint32_t x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias;
 } cpu_qoperands;
 
-/* What a requantizing primitive is told, all known when it is made: y = saturate(round(clamp(acc *
- * multipliers[c] + bias[c], low, high)) + y_zero). */
+/* What a requantizing primitive is told, all known when it is made: y = saturate(clamp(round((acc + bias[c])
+ * * multipliers[c]), low, high) + y_zero). The multiplication is a post-op, because the primitive's own
+ * scales come before the bias, and rounding is one, because it would round after adding the zero point
+ * otherwise: so results are those of the definition as long as sums stay below 2^24. */
 typedef struct cpu_qfactors {
     int64_t channels;
     float *multipliers, *bias; /* one for each channel; bias NULL: none */
@@ -26,10 +28,14 @@ typedef struct cpu_qfactors {
 gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *operands, int64_t channels,
                                 cpu_qfactors *out_factors);
 
-/* Scales, zero points and the clamp as attributes; weights_mask: the axes of the weights that have scales. */
-dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *factors, int weights_mask);
+/* The multipliers as an operand of the output's rank; NULL when out of memory. */
+dnnl_memory_desc_t cpu_qmultipliers(const cpu_qfactors *factors, int rank, int axis);
 
-/* Appends the arguments that go with cpu_qattributes. mds: three descriptors that the caller destroys. */
+/* Zero points, multiplication, rounding and the clamp as attributes. */
+dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *factors, const_dnnl_memory_desc_t multipliers);
+
+/* Appends the arguments that go with cpu_qattributes. mds: cpu_qmultipliers, and one that is made here; the
+ * caller destroys both. */
 bool cpu_qarguments(const cpu_qfactors *factors, dnnl_memory_desc_t mds[2], cpu_dnnl_arg *args,
                     uint32_t *inout_count);
 

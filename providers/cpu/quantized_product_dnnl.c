@@ -29,7 +29,10 @@ static bool describe(const cpu_build *build, const cpu_qfactors *factors, int64_
                      bool transposed, descriptors *d)
 {
     dnnl_dims_t a = {m, k}, b = {k, n}, y = {m, n}, bias = {1, n};
-    dnnl_primitive_attr_t attributes = cpu_qattributes(factors, 2);
+    dnnl_primitive_attr_t attributes = NULL;
+    d->parameters[0] = cpu_qmultipliers(factors, 2, 1);
+    if (d->parameters[0])
+        attributes = cpu_qattributes(factors, d->parameters[0]);
     bool good =
         attributes &&
         dnnl_memory_desc_create_with_tag(&d->a, 2, a, byte_type(build->inputs[0].dtype), dnnl_ab) ==
