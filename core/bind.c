@@ -88,6 +88,10 @@ static gt_expr find_failure(const evaluation *eval, gt_expr e)
         if (node->kind == GT_EXPR_SYMBOL || node->kind == GT_EXPR_CONST || node->kind == GT_EXPR_REAL_CONST)
             return e;
         gt_expr below = GT_EXPR_UNKNOWN;
+        if (node->kind == GT_EXPR_SELECT && eval->known[node->a]) {
+            e = eval->values[node->a].i ? node->b : node->c;
+            continue;
+        }
         const gt_expr operands[3] = {node->a, node->b, node->kind == GT_EXPR_SELECT ? node->c : node->a};
         bool unary = node->kind == GT_EXPR_NOT || node->kind >= GT_EXPR_TO_REAL;
         for (int k = 0; k < 3; k++)
@@ -111,6 +115,7 @@ typedef struct binder {
     gt_arena scratch;       /* what only the making needs */
     gt_map extents;         /* lists of extents in the plan's arena: many values share one */
     double provider_ns;
+    uint32_t negative;          /* a value with an extent below 0, GT_NONE: none */
     uint32_t refused_partition; /* GT_NONE: none */
     gantry_shaped_info refusal;
     gantry_error *err;
@@ -170,10 +175,11 @@ static gantry_status bind_shape(binder *b, uint32_t id)
             shape->bounded = true;
             dims[d] = b->eval.values[bound].i;
         }
-        if (dims[d] < 0)
-            return gt_fail(b->err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
-                           "extent %d of %s becomes %lld for these inputs; extents can't be negative", d,
-                           value->name, (long long)dims[d]);
+        if (dims[d] < 0) {
+            b->negative = id;
+            shape->dynamic = true;
+            return GANTRY_OK;
+        }
     }
     shape->rank = (uint32_t)value->rank;
     return keep_extents(b, dims, shape);
@@ -189,7 +195,8 @@ static gantry_status explain_size(binder *b, const gt_node *node, uint32_t id)
             continue;
         gt_expr failed = find_failure(&b->eval, e);
         if (b->eval.exprs->nodes.data[failed].kind != GT_EXPR_SYMBOL)
-            return gt_infer_explain_failure(b->variant->graph, failed, b->eval.values, b->eval.known, b->err);
+            return gt_infer_explain_extent(b->variant->graph, id, d, failed, b->eval.values, b->eval.known,
+                                           b->err);
     }
     return gt_fail(b->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, node->name,
                    "the shape of %s, which node %s (%s) uses, can't be known before it is computed; its rank "
@@ -197,9 +204,57 @@ static gantry_status explain_size(binder *b, const gt_node *node, uint32_t id)
                    value->name, node->name, node->op_type);
 }
 
+/* What operators demand and these inputs break. With `below`: also what can't be told because an expression
+ * below it failed, which is for when nothing else explains that. */
+static gantry_status check_rules(binder *b, bool below)
+{
+    const gt_graph *graph = b->variant->graph;
+    for (uint32_t k = 0; k < graph->check_count; k++) {
+        gt_expr e = graph->checks[k].expr;
+        if (b->eval.known[e])
+            continue;
+        gt_expr failed = find_failure(&b->eval, e);
+        bool ours = failed == e || (below && gt_expr_segment(b->eval.exprs, e) <= b->segment->number);
+        if (ours && b->eval.exprs->nodes.data[failed].kind != GT_EXPR_SYMBOL)
+            return gt_infer_explain_check(graph, k, failed, b->eval.values, b->eval.known, b->err);
+    }
+    return GANTRY_OK;
+}
+
+static int32_t negative_axis(const binder *b, uint32_t id)
+{
+    const gt_value *value = gt_graph_value(b->variant->graph, id);
+    for (int32_t d = 0; value && d < value->rank; d++) {
+        gt_expr e = value->dims[d];
+        if (e != GT_EXPR_UNKNOWN && b->eval.known[e] && b->eval.values[e].i < 0)
+            return d;
+    }
+    return -1;
+}
+
+/* Names the first node that makes an extent below 0. */
+static gantry_status explain_negative(binder *b)
+{
+    const gt_graph *graph = b->variant->graph;
+    uint32_t id = GT_NONE;
+    for (uint32_t n = 0; n < graph->order.count && id == GT_NONE; n++) {
+        const gt_node *node = graph->nodes.data[graph->order.data[n]];
+        for (uint32_t k = 0; k < node->output_count && id == GT_NONE; k++)
+            if (negative_axis(b, node->outputs[k]) >= 0)
+                id = node->outputs[k];
+    }
+    id = id == GT_NONE ? b->negative : id;
+    int32_t axis = negative_axis(b, id);
+    return gt_infer_explain_extent(graph, id, axis < 0 ? 0 : axis, GT_EXPR_UNKNOWN, b->eval.values,
+                                   b->eval.known, b->err);
+}
+
 static gantry_status check_sizes(binder *b)
 {
     const gt_graph *graph = b->variant->graph;
+    GT_TRY(check_rules(b, false));
+    if (b->negative != GT_NONE)
+        return explain_negative(b);
     for (uint32_t p = b->segment->first_partition;
          p < b->segment->first_partition + b->segment->partition_count; p++) {
         const gt_partition *partition = &b->variant->placement->partitions[p];
@@ -213,15 +268,7 @@ static gantry_status check_sizes(binder *b)
                     return explain_size(b, node, node->outputs[k]);
         }
     }
-    for (uint32_t k = 0; k < graph->check_count; k++) {
-        gt_expr e = graph->checks[k].expr;
-        if (b->eval.known[e])
-            continue;
-        gt_expr failed = find_failure(&b->eval, e);
-        if (failed == e)
-            return gt_infer_explain_failure(graph, failed, b->eval.values, b->eval.known, b->err);
-    }
-    return GANTRY_OK;
+    return check_rules(b, true);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
@@ -407,8 +454,11 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
 {
     gantry_session *session = variant->session;
     uint64_t begin = gt_now_ns();
-    binder b = {
-        .variant = variant, .segment = &variant->segments[segment], .refused_partition = GT_NONE, .err = err};
+    binder b = {.variant = variant,
+                .segment = &variant->segments[segment],
+                .negative = GT_NONE,
+                .refused_partition = GT_NONE,
+                .err = err};
     gt_plan *plan = GT_NEW(session->allocator, gt_plan);
     if (!plan)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);

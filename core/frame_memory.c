@@ -98,7 +98,7 @@ static size_t shape_bytes(const gt_plan_shape *shape, gantry_dtype dtype)
     return gantry_dtype_bytes(dtype, count);
 }
 
-/* The output of a node of the plan's segment that has most bytes, or GT_NONE. */
+/* The output of a node of the plan's segment that has most bytes, the last of several; or GT_NONE. */
 static uint32_t find_largest(const gt_plan *plan, size_t *out_bytes)
 {
     const gt_graph *graph = plan->variant->graph;
@@ -114,7 +114,7 @@ static uint32_t find_largest(const gt_plan *plan, size_t *out_bytes)
                 uint32_t id = node->outputs[k];
                 size_t bytes =
                     id == GT_NONE ? 0 : shape_bytes(&plan->shapes[id], graph->values.data[id]->dtype);
-                if (bytes > *out_bytes) {
+                if (bytes && bytes >= *out_bytes) {
                     *out_bytes = bytes;
                     largest = id;
                 }

@@ -157,6 +157,8 @@ typedef struct gt_shape_check {
     uint32_t node;
     uint32_t a, b; /* value ids; b may be GT_NONE */
     uint32_t axis_a, axis_b;
+    const char
+        *rule; /* what the operator demands, in words; NULL: see the tensors. a and b are GT_NONE then */
 } gt_shape_check;
 
 /* values and nodes are stored by pointer: they don't move. order is a topological order of the nodes that are

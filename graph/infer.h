@@ -29,19 +29,23 @@ gantry_status gt_infer_inputs(gt_model *model, const gt_infer_options *options, 
  * checked at bind. */
 gantry_status gt_infer_graph(gt_graph *graph, gantry_error *err);
 
-/* The first check of the graph (gt_graph.checks, its bodies not included) that these values break, or
- * GT_EXPR_UNKNOWN. A check whose operands are not known yet is not broken. */
-gt_expr gt_infer_first_failure(const gt_graph *graph, const gt_scalar *values, const uint8_t *known);
+/* The first check of the graph (index into gt_graph.checks, its bodies not included) that these values break,
+ * or GT_NONE. A check whose operands are not known yet is not broken. */
+uint32_t gt_infer_first_failure(const gt_graph *graph, const uint8_t *known);
 
 /* Sets used[symbol] = 1 for every input element symbol whose value a plan of this graph depends on: it occurs
  * in a dim, in an element of a shape operand, in an If condition or in an output of a node that is at_bind,
  * bodies included. Other element symbols belong in no plan key. */
 void gt_infer_key_symbols(const gt_graph *graph, uint8_t *used);
 
-/* Which broadcasts and divisions can fail at bind, and how to say so: fills err for the failing expression
- * (see gt_exprs_evaluate) with node, op, tensors with their shapes under these values, the axis, who produced
- * each and what bound the symbols. failed may also be an extent without a value or with a negative one. */
-gantry_status gt_infer_explain_failure(const gt_graph *graph, gt_expr failed, const gt_scalar *values,
-                                       const uint8_t *known, gantry_error *err);
+/* How to say what failed at a bind (see gt_exprs_evaluate): fill err with node, operator, its tensors with
+ * their shapes under these values, what the operands that decide shapes hold, who produced each and what
+ * bound the symbols. failed is the expression that has no value though its operands do: that of check
+ * `index`, one below it, or one below the extent; GT_EXPR_UNKNOWN: the extent has a value, but a negative
+ * one. */
+gantry_status gt_infer_explain_check(const gt_graph *graph, uint32_t index, gt_expr failed,
+                                     const gt_scalar *values, const uint8_t *known, gantry_error *err);
+gantry_status gt_infer_explain_extent(const gt_graph *graph, uint32_t value, int32_t axis, gt_expr failed,
+                                      const gt_scalar *values, const uint8_t *known, gantry_error *err);
 
 #endif

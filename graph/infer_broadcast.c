@@ -104,9 +104,30 @@ void gt_infer_check(gt_infer *infer, gt_expr expr, uint32_t a, uint32_t axis_a, 
     const gt_expr_node *node = &infer->exprs->nodes.data[expr];
     if (node->kind != GT_EXPR_BROADCAST && node->kind != GT_EXPR_SAME)
         return;
-    gt_shape_check check = {expr,   infer->node_id, input_value(infer, a), input_value(infer, b),
-                            axis_a, axis_b};
+    gt_shape_check check = {.expr = expr,
+                            .node = infer->node_id,
+                            .a = input_value(infer, a),
+                            .b = input_value(infer, b),
+                            .axis_a = axis_a,
+                            .axis_b = axis_b};
     push_check(infer, &check);
+}
+
+gantry_status gt_infer_require(gt_infer *infer, gt_expr condition, const char *rule)
+{
+    int64_t value;
+    if (condition == GT_EXPR_UNKNOWN)
+        return GANTRY_OK;
+    if (gt_is_const(infer, condition, &value))
+        return value ? GANTRY_OK : gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "%s", rule);
+    gt_shape_check check = {.expr = gt_make(infer, GT_EXPR_SAME, condition, gt_number(infer, 1)),
+                            .node = infer->node_id,
+                            .a = GT_NONE,
+                            .b = GT_NONE,
+                            .rule = rule};
+    if (check.expr != GT_EXPR_UNKNOWN)
+        push_check(infer, &check);
+    return GANTRY_OK;
 }
 
 gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_t b, int32_t axis_b,
@@ -118,12 +139,12 @@ gantry_status gt_infer_same(gt_infer *infer, uint32_t a, int32_t axis_a, uint32_
     if (x == GT_EXPR_UNKNOWN || y == GT_EXPR_UNKNOWN || x == y)
         return GANTRY_OK;
     gt_expr same = gt_make(infer, GT_EXPR_SAME, x, y), equal = gt_make(infer, GT_EXPR_EQ, x, y);
-    gt_shape_check check = {same,
-                            infer->node_id,
-                            input_value(infer, a),
-                            input_value(infer, b),
-                            (uint32_t)(gt_in_rank(infer, a) - axis_a),
-                            (uint32_t)(gt_in_rank(infer, b) - axis_b)};
+    gt_shape_check check = {.expr = same,
+                            .node = infer->node_id,
+                            .a = input_value(infer, a),
+                            .b = input_value(infer, b),
+                            .axis_a = (uint32_t)(gt_in_rank(infer, a) - axis_a),
+                            .axis_b = (uint32_t)(gt_in_rank(infer, b) - axis_b)};
     if (gt_is_const(infer, equal, &value) && !value)
         return gt_infer_fail_pair(infer, &check);
     push_check(infer, &check);
@@ -214,8 +235,12 @@ static gantry_status broadcast_axis(gt_infer *infer, gt_expr *inout_extent, uint
     }
     gt_expr both = gt_make(infer, GT_EXPR_BROADCAST, x, y);
     uint32_t other = opponent(infer, k, axis, x);
-    gt_shape_check check = {both, infer->node_id, input_value(infer, other), input_value(infer, k), axis,
-                            axis};
+    gt_shape_check check = {.expr = both,
+                            .node = infer->node_id,
+                            .a = input_value(infer, other),
+                            .b = input_value(infer, k),
+                            .axis_a = axis,
+                            .axis_b = axis};
     if (const_x && const_y)
         return gt_infer_fail_pair(infer, &check);
     if (both != GT_EXPR_UNKNOWN && both != x)

@@ -184,7 +184,7 @@ gantry_status gt_rule_range(gt_infer *infer)
 {
     gt_expr bound[3], extent = GT_EXPR_UNKNOWN;
     gt_shape shape = {.rank = 1};
-    int64_t count, step;
+    int64_t count;
     bool known = true;
     GT_TRY(gt_infer_same_types(infer, 0, 3));
     for (uint32_t k = 0; k < 3; k++) {
@@ -193,10 +193,12 @@ gantry_status gt_rule_range(gt_infer *infer)
         known = known && e && elements == 1;
         bound[k] = e && elements == 1 ? e[0] : GT_EXPR_UNKNOWN;
     }
-    if (known && gt_is_const(infer, bound[2], &step) && step == 0)
-        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "the step (delta) is 0");
     if (known) {
         bool real = gt_expr_is_real(infer->exprs, bound[0]);
+        gt_expr zero = real ? gt_expr_real(infer->exprs, 0) : gt_number(infer, 0);
+        gt_expr stays = gt_make(infer, GT_EXPR_EQ, bound[2], zero);
+        GT_TRY(
+            gt_infer_require(infer, gt_make(infer, GT_EXPR_NOT, stays, 0), "the step, delta, must not be 0"));
         gt_expr span = gt_sub(infer, bound[1], bound[0]);
         if (real && gt_in_dtype(infer, 0) == GANTRY_FLOAT32)
             span = gt_make(infer, GT_EXPR_REAL_ROUND32, span, 0);

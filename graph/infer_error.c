@@ -4,6 +4,7 @@
 
 #define DIM_TEXT 40
 #define MAX_SHOWN 8
+#define MAX_SHOWN_ELEMENTS 16u
 
 /* Values of expressions at bind; NULL while a session is created. */
 typedef struct binding {
@@ -13,6 +14,8 @@ typedef struct binding {
 
 typedef struct shown {
     const gt_value *value;
+    const gt_node *reader; /* of which it is input `operand`; NULL: it is not shown as that */
+    uint32_t operand;
     char dims[GANTRY_MAX_RANK][DIM_TEXT]; /* from the right */
 } shown;
 
@@ -44,6 +47,101 @@ static void dim_text(const gt_exprs *exprs, gt_expr e, const binding *at, gt_all
     gt_text_free(&text);
 }
 
+/* ---- operands that decide shapes: what the operator calls them, and their elements */
+
+/* The name of input k in the operator's definition; false when there is none. */
+static bool operand_name(const gt_node *node, uint32_t k, const char **out_name, int *out_length)
+{
+    const char *at = node->version >= node->op->names_from ? node->op->input_names : NULL;
+    for (; at && k > 0; k--) {
+        at = strchr(at, ' ');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at || !*at)
+        return false;
+    *out_name = at;
+    *out_length = (int)strcspn(at, " ");
+    return true;
+}
+
+static void print_expr_element(const gt_exprs *exprs, gt_expr e, const binding *at, gt_text *text)
+{
+    int64_t value;
+    if (e == GT_EXPR_UNKNOWN)
+        gt_text_printf(text, "?");
+    else if (exprs->nodes.data[e].kind == GT_EXPR_REAL_CONST)
+        gt_text_printf(text, "%.9g", exprs->nodes.data[e].constant.r);
+    else if (gt_expr_is_real(exprs, e) && at && at->known[e])
+        gt_text_printf(text, "%.9g", at->values[e].r);
+    else if (!gt_expr_is_real(exprs, e) && bound_value(exprs, e, at, &value))
+        gt_text_printf(text, "%lld", (long long)value);
+    else
+        gt_expr_print(exprs, e, text);
+}
+
+/* False when the type is not one that operands of shapes have. */
+static bool print_constant_element(gantry_dtype dtype, const void *data, uint32_t k, gt_text *text)
+{
+    switch (dtype) {
+    case GANTRY_INT64:
+        gt_text_printf(text, "%lld", (long long)((const int64_t *)data)[k]);
+        return true;
+    case GANTRY_INT32:
+        gt_text_printf(text, "%d", (int)((const int32_t *)data)[k]);
+        return true;
+    case GANTRY_FLOAT32:
+        gt_text_printf(text, "%.9g", (double)((const float *)data)[k]);
+        return true;
+    case GANTRY_FLOAT64:
+        gt_text_printf(text, "%.9g", ((const double *)data)[k]);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void print_constant(gt_model *model, const gt_constant *constant, uint32_t index, gt_text *text)
+{
+    const void *data = NULL;
+    uint64_t count = 1;
+    for (uint32_t axis = 0; axis < constant->rank; axis++)
+        count *= (uint64_t)constant->dims[axis];
+    if (count == 0 || count > MAX_SHOWN_ELEMENTS ||
+        gt_constant_data(model, index, &data, NULL) != GANTRY_OK || !data)
+        return;
+    for (uint32_t k = 0; k < count; k++) {
+        gt_text_printf(text, k ? "," : " = [");
+        if (!print_constant_element(constant->dtype, data, k, text))
+            gt_text_printf(text, "?");
+    }
+    gt_text_printf(text, "]");
+}
+
+/* ", steps = [1,0]" */
+static void operand_text(const gt_graph *graph, const shown *one, const binding *at, gt_text *text)
+{
+    const gt_node *node = one->reader;
+    const gt_value *value = one->value;
+    const char *name;
+    int length;
+    if (!node || !node->op || one->operand >= 32 || !(node->op->shape_operands >> one->operand & 1) ||
+        !operand_name(node, one->operand, &name, &length))
+        return;
+    gt_text_printf(text, ", its %.*s", length, name);
+    if (!value->elements && value->constant != GT_NONE) {
+        print_constant(graph->model, &graph->model->constants.data[value->constant], value->constant, text);
+        return;
+    }
+    for (uint32_t k = 0; value->elements && k < value->element_count && k < MAX_SHOWN_ELEMENTS; k++) {
+        gt_text_printf(text, k ? "," : " = [");
+        print_expr_element(&graph->model->exprs, value->elements[k], at, text);
+    }
+    if (value->elements && value->element_count)
+        gt_text_printf(text, value->element_count > MAX_SHOWN_ELEMENTS ? ",...]" : "]");
+}
+
+/* ---- tensors */
+
 static void origin_text(const gt_graph *graph, const gt_value *value, gt_text *text)
 {
     const gt_node *node = gt_graph_node(graph, value->producer);
@@ -60,14 +158,30 @@ static void origin_text(const gt_graph *graph, const gt_value *value, gt_text *t
 static void show(const gt_graph *graph, uint32_t id, const binding *at, shown *out)
 {
     out->value = gt_graph_value(graph, id);
+    out->reader = NULL;
     int32_t rank = out->value->rank;
     for (int32_t k = 0; k < rank && k < GANTRY_MAX_RANK; k++)
         dim_text(&graph->model->exprs, out->value->dims[rank - 1 - k], at, graph->model->allocator,
                  out->dims[k]);
 }
 
+/* The inputs of a node, at most MAX_SHOWN. */
+static uint32_t show_inputs(const gt_graph *graph, const gt_node *node, const binding *at, shown *out)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < node->input_count && count < MAX_SHOWN; k++) {
+        if (node->inputs[k] == GT_NONE)
+            continue;
+        show(graph, node->inputs[k], at, &out[count]);
+        out[count].reader = node;
+        out[count++].operand = k;
+    }
+    return count;
+}
+
 /* One line for each value, extents in columns counted from the right. */
-static void show_all(const gt_graph *graph, const shown *all, uint32_t count, gt_text *text)
+static void show_all(const gt_graph *graph, const shown *all, uint32_t count, const binding *at,
+                     gt_text *text)
 {
     int width[GANTRY_MAX_RANK] = {0}, name_width = 0, type_width = 0, most = 0;
     for (uint32_t k = 0; k < count; k++) {
@@ -94,6 +208,7 @@ static void show_all(const gt_graph *graph, const shown *all, uint32_t count, gt
             gt_text_printf(text, "[]");
         gt_text_printf(text, "  ");
         origin_text(graph, all[k].value, text);
+        operand_text(graph, &all[k], at, text);
     }
 }
 
@@ -101,7 +216,7 @@ void gt_infer_describe(const gt_graph *graph, uint32_t value, gt_text *text)
 {
     shown one;
     show(graph, value, NULL, &one);
-    show_all(graph, &one, 1, text);
+    show_all(graph, &one, 1, NULL, text);
 }
 
 static gantry_status report(gantry_error *err, gantry_status code, gantry_stage stage, const gt_node *node,
@@ -117,17 +232,13 @@ gantry_status gt_infer_fail(const gt_infer *infer, gantry_status code, const cha
 {
     char message[768];
     shown all[MAX_SHOWN];
-    uint32_t count = 0;
     gt_text details;
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     gt_text_init(&details, infer->model->allocator);
-    for (uint32_t k = 0; k < infer->node->input_count && count < MAX_SHOWN; k++)
-        if (infer->node->inputs[k] != GT_NONE)
-            show(infer->graph, infer->node->inputs[k], NULL, &all[count++]);
-    show_all(infer->graph, all, count, &details);
+    show_all(infer->graph, all, show_inputs(infer->graph, infer->node, NULL, all), NULL, &details);
     return report(infer->err, code, GANTRY_STAGE_LOAD, infer->node, message, &details);
 }
 
@@ -290,7 +401,7 @@ static gantry_status explain_pair(const gt_graph *graph, const gt_shape_check *c
         snprintf(message, sizeof message,
                  "axis -%u of '%.80s' is %s, but axis -%u of '%.80s' is %s; they must be equal",
                  check->axis_a, a->name, x, check->axis_b, b->name, y);
-    show_all(graph, shapes, b ? 2 : 1, &details);
+    show_all(graph, shapes, b ? 2 : 1, at, &details);
     show_symbols(graph, both, b ? 2 : 1, at, &details);
     if (b && broadcast)
         hint(graph, a, b, at, &details);
@@ -311,68 +422,86 @@ static bool check_is_broken(const gt_exprs *exprs, const gt_shape_check *check, 
     return known[node->a] && known[node->b] && !known[check->expr];
 }
 
-gt_expr gt_infer_first_failure(const gt_graph *graph, const gt_scalar *values, const uint8_t *known)
+uint32_t gt_infer_first_failure(const gt_graph *graph, const uint8_t *known)
 {
     for (uint32_t c = 0; c < graph->check_count; c++)
         if (check_is_broken(&graph->model->exprs, &graph->checks[c], known))
-            return graph->checks[c].expr;
-    return GT_EXPR_UNKNOWN;
+            return c;
+    return GT_NONE;
 }
 
-/* The value that has this extent, preferably one that a node makes. */
-static const gt_value *find_extent(const gt_graph *graph, gt_expr e, uint32_t *out_id, int32_t *out_axis)
+/* All inputs of the node, with what bound their symbols. */
+static gantry_status report_inputs(const gt_graph *graph, const gt_node *node, const char *message,
+                                   const binding *at, gantry_error *err)
 {
-    for (uint32_t k = 0; k < graph->order.count; k++) {
-        const gt_node *node = graph->nodes.data[graph->order.data[k]];
-        for (uint32_t o = 0; o < node->output_count; o++) {
-            const gt_value *value = gt_graph_value(graph, node->outputs[o]);
-            for (int32_t axis = 0; value && axis < value->rank; axis++)
-                if (value->dims[axis] == e) {
-                    *out_id = node->outputs[o];
-                    *out_axis = axis;
-                    return value;
-                }
-        }
-    }
-    return NULL;
-}
-
-static gantry_status explain_extent(const gt_graph *graph, gt_expr failed, const binding *at,
-                                    gantry_error *err)
-{
-    const gt_exprs *exprs = &graph->model->exprs;
-    uint32_t id, count = 0;
-    int32_t axis;
-    char message[512], text[DIM_TEXT];
-    const gt_value *value = find_extent(graph, failed, &id, &axis), *involved[MAX_SHOWN];
+    const gt_value *involved[MAX_SHOWN];
     shown shapes[MAX_SHOWN];
     gt_text details;
-    dim_text(exprs, failed, at, graph->model->allocator, text);
-    if (!value)
-        return gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL, "%s has no value for these inputs",
-                       text);
-    const gt_node *node = gt_graph_node(graph, value->producer);
     gt_text_init(&details, graph->model->allocator);
-    snprintf(message, sizeof message,
-             "axis %d of its output '%.80s' would be %s, which is no extent, for these inputs", axis,
-             value->name, text);
-    for (uint32_t k = 0; k < node->input_count && count < MAX_SHOWN; k++)
-        if (node->inputs[k] != GT_NONE) {
-            show(graph, node->inputs[k], at, &shapes[count]);
-            involved[count] = shapes[count].value;
-            count++;
-        }
-    show_all(graph, shapes, count, &details);
+    uint32_t count = show_inputs(graph, node, at, shapes);
+    for (uint32_t k = 0; k < count; k++)
+        involved[k] = shapes[k].value;
+    show_all(graph, shapes, count, at, &details);
     show_symbols(graph, involved, count, at, &details);
     return report(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, node, message, &details);
 }
 
-gantry_status gt_infer_explain_failure(const gt_graph *graph, gt_expr failed, const gt_scalar *values,
-                                       const uint8_t *known, gantry_error *err)
+/* "a*b overflows 64 bits": why an expression has no value though its operands do. */
+static void reason_text(const gt_exprs *exprs, gt_expr failed, const binding *at, gt_allocator *allocator,
+                        char *out, size_t room)
+{
+    const gt_expr_node *node = &exprs->nodes.data[failed];
+    bool whole = node->kind == GT_EXPR_TO_INT;
+    gt_text text;
+    gt_text_init(&text, allocator);
+    gt_expr_print(exprs, whole ? node->a : failed, &text);
+    const char *expression = text.data ? text.data : "it";
+    if (whole)
+        snprintf(out, room, "%.160s is %.9g", expression, at->values[node->a].r);
+    else if (node->kind == GT_EXPR_ADD || node->kind == GT_EXPR_SUB || node->kind == GT_EXPR_MUL)
+        snprintf(out, room, "%.160s overflows 64 bits", expression);
+    else if (node->kind >= GT_EXPR_FLOORDIV && node->kind <= GT_EXPR_MOD)
+        snprintf(out, room, "%.160s divides by 0", expression);
+    else
+        snprintf(out, room, "%.160s has no value", expression);
+    gt_text_free(&text);
+}
+
+gantry_status gt_infer_explain_check(const gt_graph *graph, uint32_t index, gt_expr failed,
+                                     const gt_scalar *values, const uint8_t *known, gantry_error *err)
 {
     const binding at = {values, known};
+    const gt_shape_check *check = &graph->checks[index];
+    const gt_node *node = gt_graph_node(graph, check->node);
+    char reason[256];
+    if (failed != check->expr) {
+        reason_text(&graph->model->exprs, failed, &at, graph->model->allocator, reason, sizeof reason);
+        return report_inputs(graph, node, reason, &at, err);
+    }
+    if (check->rule)
+        return report_inputs(graph, node, check->rule, &at, err);
+    return explain_pair(graph, check, &at, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, err);
+}
+
+gantry_status gt_infer_explain_extent(const gt_graph *graph, uint32_t value, int32_t axis, gt_expr failed,
+                                      const gt_scalar *values, const uint8_t *known, gantry_error *err)
+{
+    const binding at = {values, known};
+    const gt_value *of = gt_graph_value(graph, value);
+    const gt_node *node = gt_graph_node(graph, of->producer);
+    char message[512], reason[256];
     for (uint32_t c = 0; c < graph->check_count; c++)
         if (graph->checks[c].expr == failed)
-            return explain_pair(graph, &graph->checks[c], &at, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, err);
-    return explain_extent(graph, failed, &at, err);
+            return gt_infer_explain_check(graph, c, failed, values, known, err);
+    if (failed == GT_EXPR_UNKNOWN)
+        snprintf(message, sizeof message, "axis %d of '%.80s' would have the extent %lld for these inputs",
+                 axis, of->name, (long long)values[of->dims[axis]].i);
+    else {
+        reason_text(&graph->model->exprs, failed, &at, graph->model->allocator, reason, sizeof reason);
+        snprintf(message, sizeof message, "axis %d of '%.80s' has no extent for these inputs: %s", axis,
+                 of->name, reason);
+    }
+    if (!node)
+        return gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL, "%s", message);
+    return report_inputs(graph, node, message, &at, err);
 }

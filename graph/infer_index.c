@@ -153,6 +153,8 @@ gantry_status gt_rule_top_k(gt_infer *infer)
             return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
                                  "the %lld largest of %lld elements on axis %d are asked for",
                                  (long long)wanted, (long long)extent, axis);
+        gt_expr fits = gt_make(infer, GT_EXPR_NOT, gt_make(infer, GT_EXPR_LT, shape.dims[axis], k), 0);
+        GT_TRY(gt_infer_require(infer, fits, "K must not be more than the axis has elements"));
         shape.dims[axis] =
             k != GT_EXPR_UNKNOWN ? k : gt_out_data_dim(infer, 0, (uint32_t)axis, shape.dims[axis]);
     }

@@ -13,9 +13,12 @@ static gantry_status batch_axes(gt_infer *infer, uint32_t a, uint32_t b, gt_shap
         int64_t v, w;
         bool const_p = gt_is_const(infer, p, &v), const_q = gt_is_const(infer, q, &w);
         gt_expr both = gt_make(infer, GT_EXPR_BROADCAST, p, q);
-        gt_shape_check check = {
-            both,           infer->node_id, infer->node->inputs[a], infer->node->inputs[b], (uint32_t)k + 2,
-            (uint32_t)k + 2};
+        gt_shape_check check = {.expr = both,
+                                .node = infer->node_id,
+                                .a = infer->node->inputs[a],
+                                .b = infer->node->inputs[b],
+                                .axis_a = (uint32_t)k + 2,
+                                .axis_b = (uint32_t)k + 2};
         if (const_p && const_q && v != w && v != 1 && w != 1)
             return gt_infer_fail_pair(infer, &check);
         if (both != p && both != q)

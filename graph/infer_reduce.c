@@ -125,6 +125,9 @@ gantry_status gt_rule_arg(gt_infer *infer)
     if (rank >= 0) {
         GT_TRY(gt_infer_axis(infer, gt_attr_int(infer, "axis", 0), rank, &axis));
         mask[axis] = true;
+        GT_TRY(gt_infer_require(infer,
+                                gt_make(infer, GT_EXPR_LT, gt_number(infer, 0), gt_in_dim(infer, 0, axis)),
+                                "an axis without elements has no greatest or least one"));
     }
     reduce_shape(infer, GANTRY_INT64, mask, gt_attr_int(infer, "keepdims", 1) != 0);
     return GANTRY_OK;

@@ -31,7 +31,6 @@ typedef struct target {
 static gantry_status read_target(gt_infer *infer, const gt_expr *elements, uint32_t count, target *out)
 {
     bool allow_zero = infer->node->version >= 14 && gt_attr_int(infer, "allowzero", 0);
-    uint32_t holes = 0;
     out->count = count;
     for (uint32_t k = 0; k < count; k++) {
         gt_expr e = elements[k], own = gt_in_dim(infer, 0, (int32_t)k);
@@ -39,7 +38,6 @@ static gantry_status read_target(gt_infer *infer, const gt_expr *elements, uint3
         bool constant = gt_is_const(infer, e, &value);
         out->extents[k] = e;
         out->inferred[k] = gt_number(infer, constant && value == -1);
-        holes += constant && value == -1;
         if (constant && value < -1)
             return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "the shape asked for has %lld at axis %u",
                                  (long long)value, k);
@@ -57,10 +55,11 @@ static gantry_status read_target(gt_infer *infer, const gt_expr *elements, uint3
         if (!allow_zero && (int32_t)k < gt_in_rank(infer, 0))
             out->extents[k] = gt_select(infer, gt_make(infer, GT_EXPR_EQ, e, gt_number(infer, 0)), own, e);
     }
-    if (holes > 1)
-        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
-                             "the shape asked for has %u axes of -1; at most one can be inferred", holes);
-    return GANTRY_OK;
+    gt_expr holes = gt_number(infer, 0);
+    for (uint32_t k = 0; k < count; k++)
+        holes = gt_add(infer, holes, out->inferred[k]);
+    return gt_infer_require(infer, gt_make(infer, GT_EXPR_LT, holes, gt_number(infer, 2)),
+                            "the shape asked for may have one axis of -1, which is inferred, but not two");
 }
 
 /* What is left for an inferred axis; also checks that the element counts can agree. */

@@ -35,8 +35,11 @@ static gantry_status scale_axes(gt_infer *infer, const gt_expr *scales, uint32_t
 {
     if (count != axis_count)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "%u scales are given for %u axes", count, axis_count);
-    for (uint32_t k = 0; k < count; k++)
+    for (uint32_t k = 0; k < count; k++) {
+        gt_expr above = gt_make(infer, GT_EXPR_LT, gt_expr_real(infer->exprs, 0), scales[k]);
+        GT_TRY(gt_infer_require(infer, above, "each of the scales must be above 0"));
         inout_shape->dims[axes[k]] = scaled(infer, inout_shape->dims[axes[k]], scales[k]);
+    }
     return GANTRY_OK;
 }
 

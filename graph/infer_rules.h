@@ -103,6 +103,9 @@ void gt_infer_unite(gt_infer *infer, gt_expr a, gt_expr b);
 /* Remembers that expr, a BROADCAST or SAME, must have a value at bind; axes counted from the right, 0: the
  * whole tensor. Nothing when it surely has one. */
 void gt_infer_check(gt_infer *infer, gt_expr expr, uint32_t a, uint32_t axis_a, uint32_t b, uint32_t axis_b);
+/* What the operator demands of its inputs: an error when the condition is surely false, a check at bind when
+ * that can't be decided. rule is a sentence that lives as long as the program. */
+gantry_status gt_infer_require(gt_infer *infer, gt_expr condition, const char *rule);
 /* The extent that x and y broadcast to when the check of both holds. */
 gt_expr gt_infer_broadcast_extent(gt_infer *infer, gt_expr x, gt_expr y, const gt_shape_check *both);
 /* Broadcasts inout_shape, which came from inputs below k, with input k. */

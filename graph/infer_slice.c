@@ -179,6 +179,12 @@ static gantry_status slice_axes(gt_infer *infer, bounds *b, const int64_t *axes,
     return GANTRY_OK;
 }
 
+static gantry_status require_step(gt_infer *infer, gt_expr step)
+{
+    gt_expr stays = gt_make(infer, GT_EXPR_EQ, step, gt_number(infer, 0));
+    return gt_infer_require(infer, gt_make(infer, GT_EXPR_NOT, stays, 0), "a step must not be 0");
+}
+
 /* Axes that are known when bound. */
 static gantry_status slice_chosen(gt_infer *infer, const bounds *b)
 {
@@ -192,6 +198,7 @@ static gantry_status slice_chosen(gt_infer *infer, const bounds *b)
         gt_expr whole = shape.dims[axis], start;
         for (uint32_t k = 0; k < count; k++) {
             gt_expr by = b->steps ? b->steps[k] : gt_number(infer, 1);
+            GT_TRY(require_step(infer, by));
             gt_expr part = slice_extent(infer, b->starts[k], b->ends[k], by, whole, &start);
             shape.dims[axis] =
                 gt_select(infer, gt_axis_is(infer, axes[k], shape.rank, axis), part, shape.dims[axis]);
@@ -223,8 +230,7 @@ gantry_status gt_rule_slice(gt_infer *infer)
     bool movable = gt_in_strides(infer, 0, strides);
     for (uint32_t k = 0; k < b.count; k++) {
         gt_expr *extent = &shape.dims[b.axes[k]], start, by = b.steps ? b.steps[k] : gt_number(infer, 1);
-        if (gt_is_const(infer, by, &step) && step == 0)
-            return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "the step of axis %d is 0", b.axes[k]);
+        GT_TRY(require_step(infer, by));
         *extent = slice_extent(infer, b.starts[k], b.ends[k], by, *extent, &start);
         movable = movable && gt_is_const(infer, start, &value) && gt_is_const(infer, by, &step);
         if (movable) {

@@ -86,14 +86,15 @@ static gt_expr places(const gt_infer *infer, const window *w, uint32_t k, gt_exp
     return gt_select(infer, begins, count, gt_sub(infer, count, one));
 }
 
-static gantry_status check_extent(const gt_infer *infer, gt_expr extent, uint32_t axis)
+static gantry_status check_extent(const gt_infer *infer, const window *w, gt_expr extent, uint32_t k)
 {
     int64_t value;
     if (gt_is_const(infer, extent, &value) && value < 0)
         return gt_infer_fail(
             infer, GANTRY_MODEL_SHAPE,
-            "the window does not fit into axis %u with its padding: the output would have extent %lld", axis,
-            (long long)value);
+            "the window does not fit into axis %u with a pad of %lld before and %lld after it: the "
+            "output would have extent %lld",
+            2 + k, (long long)w->pad_begin[k], (long long)w->pad_end[k], (long long)value);
     return GANTRY_OK;
 }
 
@@ -101,7 +102,7 @@ static gantry_status slide(gt_infer *infer, const window *w, gt_shape *inout_sha
 {
     for (uint32_t k = 0; k < w->space; k++) {
         inout_shape->dims[2 + k] = places(infer, w, k, inout_shape->dims[2 + k]);
-        GT_TRY(check_extent(infer, inout_shape->dims[2 + k], 2 + k));
+        GT_TRY(check_extent(infer, w, inout_shape->dims[2 + k], k));
     }
     return GANTRY_OK;
 }
@@ -205,7 +206,7 @@ static gantry_status spread(gt_infer *infer, const window *w, gt_shape *inout_sh
             *extent = gt_mul(infer, *extent, stride);
         else
             *extent = gt_add(infer, gt_mul(infer, gt_sub(infer, *extent, gt_number(infer, 1)), stride), rest);
-        GT_TRY(check_extent(infer, *extent, 2 + k));
+        GT_TRY(check_extent(infer, w, *extent, k));
     }
     return GANTRY_OK;
 }

@@ -40,6 +40,9 @@ struct gt_op {
     /* Bit mask over gantry_dtype for each input; 0: any. A variadic input's mask is the last one. */
     int32_t typed_inputs;
     uint32_t input_types[GT_OP_MAX_TYPED_INPUTS];
+    /* What the operator's definition calls its inputs from version names_from on, separated by blanks. */
+    int32_t names_from;
+    const char *input_names;
 };
 
 const gt_op *gt_op_find(const char *domain, const char *name);

@@ -9,7 +9,8 @@
 
 #define ONNX(name, from, rule, operands, flags)                                                              \
     {                                                                                                        \
-#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule, GT_SCHEMA_##name \
+#name, "", GT_SINCE_##name, from, GT_ARITY_##name, operands, flags, gt_rule_##rule,                  \
+            GT_SCHEMA_##name, GT_INPUTS_##name                                                               \
     }
 #define MICROSOFT(name, least, most, rule, attributes)                                                       \
     {                                                                                                        \
@@ -20,10 +21,7 @@
     }
 #define GANTRY(name, inputs, rule)                                                                           \
     {                                                                                                        \
-#name, "gantry", {1 }, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0,                         \
-        {                                                                                                    \
-            0                                                                                                \
-        }                                                                                                    \
+#name, "gantry", {1 }, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0, {0 }, 0, NULL           \
     }
 
 /* Shorter names for the columns below. */

@@ -1,9 +1,10 @@
-"""Prints graph/op_versions.def: since-versions, arity, attributes and input types of every operator, from onnx's schemas.
+"""Prints graph/op_versions.def: since-versions, arity, attributes, input types and names of every operator, from onnx's schemas.
 
     python tools/op_versions.py > graph/op_versions.def        (needs the onnx package)
 
 Arity, attributes and types are those of all versions from the one in force at opset 7 on (or the first, when that came
-later). Types are bit masks over TensorProto.DataType; of a variadic input the mask stands once, at the end.
+later). Types are bit masks over TensorProto.DataType; of a variadic input the mask stands once, at the end. Names are the newest
+version's, with the version from which on the inputs that it has are called so.
 """
 import collections
 
@@ -52,6 +53,17 @@ def input_types(schemas):
     return masks
 
 
+def input_names(schemas):
+    newest = [formal.name for formal in schemas[-1].inputs]
+    since = schemas[-1].since_version
+    for schema in reversed(schemas):
+        names = [formal.name for formal in schema.inputs]
+        if names != newest[:len(names)]:
+            break
+        since = schema.since_version
+    return since, " ".join(newest)
+
+
 def main():
     operators = collections.defaultdict(dict)
     for schema in onnx.defs.get_all_schemas_with_history():
@@ -69,6 +81,7 @@ def main():
         print(f"#define GT_ARITY_{name} {least_in}, {most_in}, {least_out}, {most_out}")
         print(f"#define GT_SCHEMA_{name} \"{attributes([operators[name][v] for v in versions])}\", {len(masks)}, "
               f"{{{', '.join(hex(m) for m in masks) or '0'}}}")
+        print("#define GT_INPUTS_%s %d, \"%s\"" % ((name,) + input_names([operators[name][v] for v in versions])))
 
 
 if __name__ == "__main__":

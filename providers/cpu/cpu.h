@@ -41,6 +41,13 @@ typedef struct cpu_tensor {
     uint32_t constant_id;
 } cpu_tensor;
 
+/* An element that a kernel could not take: an index out of range, mostly. */
+typedef struct cpu_fault {
+    bool found;
+    uint32_t input;
+    int64_t value, low, high; /* low to high are allowed */
+} cpu_fault;
+
 /* What one execution gets. Pointers are element 0 of each operand (NULL: left out), scratch is 64-byte
  * aligned. */
 typedef struct cpu_call {
@@ -50,8 +57,18 @@ typedef struct cpu_call {
     int threads;               /* at most the count the kernel was made for; 1 means: do not fork */
     int64_t *const *true_dims; /* for bounded outputs; entries (or all) NULL when nobody asks */
     const volatile int *stop;
-    void *context; /* the kernel's own bytes in this context (context_bytes), else NULL */
+    void *context;    /* the kernel's own bytes in this context (context_bytes), else NULL */
+    cpu_fault *fault; /* filled by kernels that return GANTRY_DATA; NULL when nobody asks */
 } cpu_call;
+
+/* Ends a run on an element of an input that is not between low and high. */
+static inline gantry_status cpu_bad_value(const cpu_call *call, uint32_t input, int64_t value, int64_t low,
+                                          int64_t high)
+{
+    if (call->fault)
+        *call->fault = (cpu_fault){true, input, value, low, high};
+    return GANTRY_DATA;
+}
 
 /* Must not allocate or lock. Results do not depend on call->threads: work is cut into fixed chunks. */
 typedef gantry_status (*cpu_kernel_fn)(const void *state, const cpu_call *call);

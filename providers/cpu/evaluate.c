@@ -101,8 +101,13 @@ static gantry_status run_kernel(evaluation *e)
     }
     cpu_provider *provider = e->build.provider;
     volatile int stop = 0;
-    cpu_call call = {
-        .inputs = e->inputs, .outputs = e->outputs, .threads = 1, .true_dims = e->true_dims, .stop = &stop};
+    cpu_fault fault = {0};
+    cpu_call call = {.inputs = e->inputs,
+                     .outputs = e->outputs,
+                     .threads = 1,
+                     .true_dims = e->true_dims,
+                     .stop = &stop,
+                     .fault = &fault};
     gantry_status status = GANTRY_OK;
     call.scratch = cpu_alloc(provider, kernel->scratch_bytes);
     call.context = cpu_alloc(provider, kernel->context_bytes);
@@ -119,6 +124,11 @@ static gantry_status run_kernel(evaluation *e)
     }
     cpu_free(provider, call.scratch);
     cpu_free(provider, call.context);
+    if (fault.found)
+        return gt_fail(e->build.err, status, GANTRY_STAGE_RUN, e->build.node->name,
+                       "%s (node '%s'): input %u holds %lld, %lld to %lld are allowed", e->build.node->op,
+                       e->build.node->name, fault.input, (long long)fault.value, (long long)fault.low,
+                       (long long)fault.high);
     return status;
 }
 

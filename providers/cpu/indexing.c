@@ -27,6 +27,17 @@ static inline void copy_elements(char *out, const char *in, size_t bytes)
         memcpy(out, in, bytes);
 }
 
+/* Ends a run on the first of input 1's indices that is out of range. Chunks only notice that there is one:
+ * the text must not depend on who came first. */
+static gantry_status name_bad_index(const cpu_call *call, bool wide, int64_t count, int64_t extent)
+{
+    int64_t k = 0;
+    while (k + 1 < count && index_at(call->inputs[1], wide, k, extent) >= 0)
+        k++;
+    int64_t value = wide ? ((const int64_t *)call->inputs[1])[k] : ((const int32_t *)call->inputs[1])[k];
+    return cpu_bad_value(call, 1, value, -extent, extent - 1);
+}
+
 /* ---- Gather ---- */
 
 typedef struct gather_state {
@@ -66,7 +77,7 @@ static gantry_status gather_run(const void *opaque, const cpu_call *call)
     gather_work work = {state, call->inputs[0], call->inputs[1], call->outputs[0], false};
     cpu_parallel(call, state->outer * state->index_count,
                  cpu_max64(1, (64 << 10) / (int64_t)(state->inner_bytes + 1)), gather_chunk, &work);
-    return work.bad ? GANTRY_DATA : GANTRY_OK;
+    return work.bad ? name_bad_index(call, state->wide, state->index_count, state->extent) : GANTRY_OK;
 }
 
 static gantry_status make_gather_plain(cpu_build *build, cpu_kernel *out_kernel)
@@ -159,7 +170,7 @@ static gantry_status gather_elements_run(const void *opaque, const cpu_call *cal
     elements_work work = {state, call->inputs[1], (char *)(uintptr_t)call->inputs[0], call->outputs[0],
                           false};
     cpu_parallel(call, state->count, CPU_CHUNK_ELEMENTS, gather_elements_chunk, &work);
-    return work.bad ? GANTRY_DATA : GANTRY_OK;
+    return work.bad ? name_bad_index(call, state->wide, state->count, state->extent) : GANTRY_OK;
 }
 
 static gantry_status scatter_elements_run(const void *opaque, const cpu_call *call)
@@ -169,7 +180,7 @@ static gantry_status scatter_elements_run(const void *opaque, const cpu_call *ca
         memcpy(call->outputs[0], call->inputs[0], state->data_bytes);
     bool good = walk_elements(state, call->inputs[1], call->outputs[0], (char *)(uintptr_t)call->inputs[2],
                               false, 0, state->count);
-    return good ? GANTRY_OK : GANTRY_DATA;
+    return good ? GANTRY_OK : name_bad_index(call, state->wide, state->count, state->extent);
 }
 
 static gantry_status plan_elements(cpu_build *build, elements_state *state)
@@ -313,6 +324,22 @@ static int64_t tuple_slice(const tuples_state *state, const void *indices, int64
     return at;
 }
 
+/* Ends a run on the first index that is out of range. */
+static gantry_status name_bad_tuple(const tuples_state *state, const cpu_call *call)
+{
+    const void *indices = call->inputs[1];
+    int64_t tuple = 0, last = state->batches * state->tuples - 1;
+    while (tuple < last && tuple_slice(state, indices, tuple) >= 0)
+        tuple++;
+    uint32_t k = 0;
+    while (k + 1 < state->depth &&
+           index_at(indices, state->wide, tuple * state->depth + k, state->dims[k]) >= 0)
+        k++;
+    int64_t at = tuple * state->depth + k;
+    int64_t value = state->wide ? ((const int64_t *)indices)[at] : ((const int32_t *)indices)[at];
+    return cpu_bad_value(call, 1, value, -state->dims[k], state->dims[k] - 1);
+}
+
 typedef struct tuples_work {
     const tuples_state *state;
     const char *data;
@@ -344,7 +371,7 @@ static gantry_status gather_nd_run(const void *opaque, const cpu_call *call)
     tuples_work work = {state, call->inputs[0], call->inputs[1], call->outputs[0], false};
     cpu_parallel(call, state->batches * state->tuples,
                  cpu_max64(1, CPU_CHUNK_ELEMENTS / cpu_max64(1, state->slice)), gather_nd_chunk, &work);
-    return work.bad ? GANTRY_DATA : GANTRY_OK;
+    return work.bad ? name_bad_tuple(state, call) : GANTRY_OK;
 }
 
 static gantry_status scatter_nd_run(const void *opaque, const cpu_call *call)
@@ -358,7 +385,7 @@ static gantry_status scatter_nd_run(const void *opaque, const cpu_call *call)
     for (int64_t k = 0; k < state->tuples; k++) {
         int64_t slice = tuple_slice(state, call->inputs[1], k);
         if (slice < 0)
-            return GANTRY_DATA;
+            return name_bad_tuple(state, call);
         char *target = out + (size_t)slice * slice_bytes;
         const char *update = updates + (size_t)k * slice_bytes;
         if (!state->combine)

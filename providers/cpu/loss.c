@@ -40,7 +40,7 @@ static gantry_status loss_run(const void *opaque, const cpu_call *call)
             s->wide_targets ? ((const int64_t *)call->inputs[1])[k] : ((const int32_t *)call->inputs[1])[k];
         bool ignored = s->has_ignored && target == s->ignored;
         if (!ignored && (target < 0 || target >= s->classes))
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 1, target, 0, s->classes - 1);
         double shift = s->softmax ? log_sum(s, x) : 0;
         for (int64_t c = 0; logs && c < s->classes; c++)
             logs[base + c * s->inner] = (float)((double)x[c * s->inner] - shift);

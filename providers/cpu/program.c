@@ -36,6 +36,8 @@ gantry_status cpu_program_compile(void *self, const gantry_compile_args *args, g
     program->graph = args->graph;
     program->threads = args->threads > 0 ? args->threads : 1;
     program->exact = args->exact != 0;
+    const char *limit = provider->host->option(provider->host, args->session_options, "memory_limit");
+    program->memory_limit = limit ? strtoull(limit, NULL, 10) : 0;
     gt_arena_init(&program->arena, &provider->allocator);
     pthread_mutex_init(&program->lock, NULL);
     gantry_status status = compile(program, args, err);

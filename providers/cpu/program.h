@@ -80,6 +80,7 @@ typedef struct cpu_program {
     const gantry_graph_view *graph;
     int threads;
     bool exact;
+    uint64_t memory_limit; /* bytes, of the session; 0: none */
     gt_arena arena;
     uint32_t group_count;
     cpu_group *groups;

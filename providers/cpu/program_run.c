@@ -13,6 +13,7 @@ typedef struct cpu_context {
     char *memory;         /* the kernels' own contexts */
     uint32_t initialised; /* steps whose kernel context was made */
     int64_t ***true_dims; /* for each step: NULL or its outputs' true dims, renewed each run */
+    cpu_fault fault;      /* of the step that failed last */
     uint64_t bindings;
     bool bound;
 } cpu_context;
@@ -47,6 +48,7 @@ static gantry_status init_step(cpu_context *context, uint32_t index, gantry_erro
     void **first = context->addresses + step->first_place;
     call->inputs = (const void *const *)first;
     call->outputs = first + step->input_count;
+    call->fault = &context->fault;
     call->context = step->kernel.context_bytes ? context->memory + step->context_offset : NULL;
     if (step->bounded_outputs) {
         context->true_dims[index] = GT_NEW_ARRAY(context->allocator, int64_t *, step->output_count);
@@ -158,19 +160,30 @@ static void point_true_dims(cpu_context *context, uint32_t index, const gantry_r
     }
 }
 
-static gantry_status run_failed(const cpu_shaped *shaped, const cpu_step *step, gantry_status status,
+/* "input 'i' holds 1000, -3 to 2 are allowed" */
+static void fault_text(const cpu_program *program, const cpu_group *group, const cpu_fault *fault, char *out,
+                       size_t room)
+{
+    uint32_t value = fault->input < group->input_count ? group->inputs[fault->input] : GANTRY_NO_ID;
+    snprintf(out, room, ": input '%.200s' holds %lld, %lld to %lld are allowed",
+             value == GANTRY_NO_ID ? "" : program->graph->values[value]->name, (long long)fault->value,
+             (long long)fault->low, (long long)fault->high);
+}
+
+static gantry_status run_failed(const cpu_context *context, const cpu_step *step, gantry_status status,
                                 gantry_error *err)
 {
-    const char *label = "layout conversion", *name = NULL;
-    if (step->group != GANTRY_NO_ID) {
-        label = shaped->program->groups[step->group].label;
-        name = shaped->program->groups[step->group].node->name;
-    }
-    return gt_fail(err, status, GANTRY_STAGE_RUN, name, "%s (node '%s', kernel %s) failed in a run%s", label,
-                   name ? name : "-", step->kernel.name,
-                   status == GANTRY_INPUT_SHAPE || status == GANTRY_DATA
-                       ? ": an input holds a value the operator does not take (an index out of range)"
-                       : "");
+    const cpu_program *program = context->shaped->program;
+    const cpu_group *group = step->group == GANTRY_NO_ID ? NULL : &program->groups[step->group];
+    char why[320] = "";
+    if (group && context->fault.found)
+        fault_text(program, group, &context->fault, why, sizeof why);
+    else if (status == GANTRY_INPUT_SHAPE || status == GANTRY_DATA)
+        snprintf(why, sizeof why,
+                 ": an input holds a value the operator does not take (an index out of range)");
+    return gt_fail(err, status, GANTRY_STAGE_RUN, group ? group->node->name : NULL,
+                   "%s (node '%s', kernel %s) failed in a run%s", group ? group->label : "layout conversion",
+                   group ? group->node->name : "-", step->kernel.name, why);
 }
 
 static gantry_status run_steps(cpu_context *context, const gantry_run_args *args, gantry_error *err)
@@ -194,9 +207,10 @@ static gantry_status run_steps(cpu_context *context, const gantry_run_args *args
             omp_set_num_threads(in_force = call->threads);
         bool stamp = args->timing && timed < args->timing_capacity;
         uint64_t begin_ns = stamp ? host->now_ns(host) : 0;
+        context->fault.found = false;
         gantry_status status = step->kernel.run(step->kernel.state, call);
         if (status != GANTRY_OK)
-            return run_failed(shaped, step, status, err);
+            return run_failed(context, step, status, err);
         if (stamp)
             args->timing[timed++] = (gantry_timing_event){k, begin_ns, host->now_ns(host) - begin_ns};
     }

@@ -32,7 +32,9 @@ static const gantry_value_view *value_of(const shaper *s, uint32_t value)
     return s->program->graph->values[value];
 }
 
-static gantry_status count_elements(const shaper *s, uint32_t value, cpu_tensor *tensor)
+/* node: whose operand the value is; NULL: an input or output of the partition. */
+static gantry_status count_elements(const shaper *s, const gantry_node_view *node, uint32_t value,
+                                    cpu_tensor *tensor)
 {
     uint64_t count = 1;
     bool fits = true, empty = false;
@@ -44,14 +46,16 @@ static gantry_status count_elements(const shaper *s, uint32_t value, cpu_tensor 
         fits = !__builtin_mul_overflow(count, (uint64_t)tensor->dims[k], &count) &&
                count <= MAX_TENSOR_BYTES / 16;
     if (!fits)
-        return gt_fail(s->err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-                       "the shape of '%s' asks for more than 2^46 bytes", value_of(s, value)->name);
+        return gt_fail(s->err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, node ? node->name : NULL,
+                       "%s (node '%s'): the shape of '%s' asks for more than 2^46 bytes",
+                       node ? node->op : "Partition", node ? node->name : "-", value_of(s, value)->name);
     tensor->count = empty ? 0 : (int64_t)count;
     return GANTRY_OK;
 }
 
 /* The operand for a value at this shape, without its data. */
-static gantry_status tensor_of(const shaper *s, uint32_t value, cpu_tensor *out_tensor)
+static gantry_status tensor_of(const shaper *s, const gantry_node_view *node, uint32_t value,
+                               cpu_tensor *out_tensor)
 {
     *out_tensor = (cpu_tensor){.constant_id = GANTRY_NO_ID};
     if (value == GANTRY_NO_ID)
@@ -71,7 +75,7 @@ static gantry_status tensor_of(const shaper *s, uint32_t value, cpu_tensor *out_
     out_tensor->constant_id = derived ? CPU_DERIVED_ID | value : view->constant_id;
     out_tensor->constant = derived || view->constant_id != GANTRY_NO_ID;
     out_tensor->kept = out_tensor->constant && s->program->kept[value];
-    return count_elements(s, value, out_tensor);
+    return count_elements(s, node, value, out_tensor);
 }
 
 /* ---- constants
@@ -379,12 +383,12 @@ static gantry_status describe_operands(shaper *s, cpu_build *build, const cpu_gr
 {
     for (uint32_t k = 0; k < group->input_count; k++) {
         uint32_t value = group->inputs[k];
-        GT_TRY(tensor_of(s, value, &build->inputs[k]));
+        GT_TRY(tensor_of(s, group->node, value, &build->inputs[k]));
         if (value != GANTRY_NO_ID && !build->inputs[k].constant)
             build->inputs[k].data = s->args->host_values ? s->args->host_values[value] : NULL;
     }
     for (uint32_t k = 0; k < group->output_count; k++)
-        GT_TRY(tensor_of(s, group->outputs[k], &build->outputs[k]));
+        GT_TRY(tensor_of(s, group->node, group->outputs[k], &build->outputs[k]));
     return GANTRY_OK;
 }
 
@@ -398,6 +402,24 @@ static gantry_status check_residuals(const shaper *s, const cpu_build *build)
                            "a fused addend of %s has %lld elements, the output %lld", build->node->op,
                            (long long)build->inputs[post->input].count, (long long)build->outputs[0].count);
     }
+    return GANTRY_OK;
+}
+
+/* Making a kernel may take memory in proportion to what it will write: what memory_limit forbids anyway is
+ * not begun. What is no larger than an input may be a view of it. */
+static gantry_status check_memory(const shaper *s, const cpu_build *build, const cpu_group *group)
+{
+    size_t most = s->program->memory_limit ? s->program->memory_limit : SIZE_MAX;
+    for (uint32_t k = 0; k < build->input_count; k++)
+        if (build->inputs[k].present && cpu_tensor_bytes(&build->inputs[k]) > most)
+            most = cpu_tensor_bytes(&build->inputs[k]);
+    for (uint32_t k = 0; k < build->output_count; k++)
+        if (build->outputs[k].present && cpu_tensor_bytes(&build->outputs[k]) > most)
+            return gt_fail(s->err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, build->node->name,
+                           "%s (node '%s'): '%s' takes %zu bytes; memory_limit is %llu", build->node->op,
+                           build->node->name, value_of(s, group->outputs[k])->name,
+                           cpu_tensor_bytes(&build->outputs[k]),
+                           (unsigned long long)s->program->memory_limit);
     return GANTRY_OK;
 }
 
@@ -468,11 +490,16 @@ static gantry_status shape_group(shaper *s, uint32_t index)
     GT_TRY(check_unbounded(s, group));
     GT_TRY(describe_operands(s, &build, group));
     GT_TRY(check_residuals(s, &build));
+    GT_TRY(check_memory(s, &build, group));
     cpu_kernel kernel = {.view_of_input = -1, .overwrite_input = -1};
     bool idle = nothing_to_compute(&build);
     gantry_status status = idle ? GANTRY_OK : make_kernel(s, &build, group, &kernel, inputs);
     if (status == GANTRY_UNSUPPORTED)
         status = refuse_group(s, group);
+    if (status == GANTRY_RESOURCE && !s->err->node[0])
+        gt_fail(s->err, status, GANTRY_STAGE_RUN, group->node->name,
+                "%s (node '%s'): out of memory while its kernel was made", group->node->op,
+                group->node->name);
     for (uint32_t k = 0; k < group->output_count && status == GANTRY_OK; k++)
         status = place_output(s, &build, group, &kernel, k, inputs, &outputs[k]);
     if (status != GANTRY_OK || !kernel.run) {
@@ -496,7 +523,7 @@ static gantry_status place_partition_inputs(shaper *s)
     const gantry_graph_view *graph = s->program->graph;
     for (uint32_t k = 0; k < graph->input_count; k++) {
         cpu_tensor tensor;
-        GT_TRY(tensor_of(s, graph->inputs[k], &tensor));
+        GT_TRY(tensor_of(s, NULL, graph->inputs[k], &tensor));
         cpu_place place = {0, 0, cpu_tensor_bytes(&tensor)};
         GT_TRY(add_storage(s, (cpu_storage){.base = CPU_BASE_INPUT, .index = k, .bytes = place.bytes},
                            &place.storage));
@@ -532,7 +559,7 @@ static gantry_status place_partition_outputs(shaper *s, cpu_place *outputs)
     for (uint32_t k = 0; k < graph->output_count; k++) {
         uint32_t value = graph->outputs[k];
         cpu_tensor tensor;
-        GT_TRY(tensor_of(s, value, &tensor));
+        GT_TRY(tensor_of(s, NULL, value, &tensor));
         if (tensor.constant && !s->places[value].known[CPU_PLAIN])
             GT_TRY(place_constant_output(s, value, &tensor));
         gantry_node_view nobody = {.struct_bytes = sizeof nobody, .name = "output", .op = "output"};

@@ -55,7 +55,7 @@ static gantry_status rotary_run(const void *opaque, const cpu_call *call)
     for (int64_t k = 0; s->has_positions && k < s->batches * s->sequence; k++) {
         int64_t position = ((const int64_t *)call->inputs[3])[k];
         if (position < 0 || position >= s->cache_rows)
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 3, position, 0, s->cache_rows - 1);
     }
     cpu_parallel(call, s->batches * s->sequence,
                  cpu_max64(1, CPU_CHUNK_ELEMENTS / cpu_max64(1, s->heads * s->size)), rotary_chunk, &work);

@@ -305,7 +305,7 @@ static gantry_status roi_run(const void *opaque, const cpu_call *call)
     roi_work work = {state, call->inputs[0], call->inputs[1], call->inputs[2], call->outputs[0]};
     for (int64_t k = 0; k < state->rois; k++)
         if (work.batches[k] < 0 || work.batches[k] >= state->batches)
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 2, work.batches[k], 0, state->batches - 1);
     cpu_parallel(call, state->rois * state->channels, 4, roi_chunk, &work);
     return GANTRY_OK;
 }

@@ -141,7 +141,8 @@ static gantry_status cumulate_run(const void *opaque, const cpu_call *call)
     if (axis < 0)
         axis += state.rank;
     if (axis < 0 || axis >= (int64_t)state.rank)
-        return GANTRY_DATA;
+        return cpu_bad_value(call, 1, axis < 0 ? axis - state.rank : axis, -(int64_t)state.rank,
+                             (int64_t)state.rank - 1);
     state.outer = cpu_product(state.dims, 0, (uint32_t)axis);
     state.n = state.dims[axis];
     state.inner = cpu_product(state.dims, (uint32_t)axis + 1, state.rank);

@@ -183,7 +183,7 @@ static gantry_status reverse_run(const void *opaque, const cpu_call *call)
     for (int64_t batch = 0; batch < state->batches; batch++) {
         int64_t length = lengths[batch];
         if (length < 0 || length > state->times)
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 1, length, 0, state->times);
         for (int64_t time = 0; time < state->times; time++) {
             int64_t from = time < length ? length - 1 - time : time;
             memcpy((char *)call->outputs[0] +
@@ -234,7 +234,7 @@ static gantry_status cache_run(const void *opaque, const cpu_call *call)
     const char *update = call->inputs[1];
     for (int64_t k = 0; places && k < s->batches; k++)
         if (places[k] < 0 || places[k] > s->capacity || (!s->circular && places[k] + s->length > s->capacity))
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 2, places[k], 0, s->capacity - (s->circular ? 0 : s->length));
     if (out != call->inputs[0])
         memcpy(out, call->inputs[0], s->cache_bytes);
     for (int64_t row = 0; row < s->batches * s->outer; row++)

@@ -203,7 +203,7 @@ static gantry_status unpool_run(const void *opaque, const cpu_call *call)
     for (int64_t k = 0; k < s->count; k++) {
         int64_t rest = indices[k], place = 0;
         if (rest < 0 || rest >= s->inferred_count)
-            return GANTRY_DATA;
+            return cpu_bad_value(call, 1, rest, 0, s->inferred_count - 1);
         for (uint32_t axis = s->rank; axis-- > 0; rest /= s->inferred[axis])
             place += rest % s->inferred[axis] * s->out_strides[axis];
         memcpy((char *)call->outputs[0] + (size_t)place * s->bytes,

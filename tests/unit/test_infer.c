@@ -201,16 +201,17 @@ Test(infer, broadcasting_decides_what_it_can)
     cr_assert_eq(graph->values.data[less]->dtype, GANTRY_BOOL);
     cr_assert_eq(graph->check_count, 2u);
     values v = evaluate(2, (const char *const[]){"k1", "k2"}, (const int64_t[]){15, 64});
-    gt_expr failed = gt_infer_first_failure(graph, v.of, v.known);
-    cr_assert_neq(failed, GT_EXPR_UNKNOWN);
-    cr_assert_eq(gt_infer_explain_failure(graph, failed, v.of, v.known, &error), GANTRY_INPUT_SHAPE);
+    uint32_t failed = gt_infer_first_failure(graph, v.known);
+    cr_assert_neq(failed, GT_NONE);
+    cr_assert_eq(gt_infer_explain_check(graph, failed, graph->checks[failed].expr, v.of, v.known, &error),
+                 GANTRY_INPUT_SHAPE);
     for (uint32_t k = 0; k < 7; k++) {
         static const char *const words[] = {
             "Add", "'a'", "'b'", "axis -1", "k1=15", "k2=64", "axis 2 of input 'a'"};
         cr_assert(strstr(error.message, words[k]), "\"%s\" is not in: %s", words[k], error.message);
     }
     v = evaluate(2, (const char *const[]){"k1", "k2"}, (const int64_t[]){1, 64});
-    cr_assert_eq(gt_infer_first_failure(graph, v.of, v.known), GT_EXPR_UNKNOWN);
+    cr_assert_eq(gt_infer_first_failure(graph, v.known), GT_NONE);
 }
 
 Test(infer, shapes_that_never_fit_are_errors_with_a_hint)
@@ -277,7 +278,7 @@ Test(infer, a_target_of_unknown_sign_is_decided_at_bind)
         cr_assert_eq(extent_at(y, 1, 3, names, cases[k]), cases[k][4], "case %u", k);
     }
     values v = evaluate(3, names, (const int64_t[]){4, 5, 5});
-    cr_assert_neq(gt_infer_first_failure(graph, v.of, v.known), GT_EXPR_UNKNOWN);
+    cr_assert_neq(gt_infer_first_failure(graph, v.known), GT_NONE);
     uint8_t used[8] = {0};
     gt_infer_key_symbols(graph, used);
     uint32_t keyed = 0;
@@ -488,6 +489,119 @@ Test(infer, resize_rounds_as_floats_do)
                      (long long)w);
     }
     cr_assert_eq(extent_at(y, 2, 1, (const char *const[]){"h"}, (const int64_t[]){21}), 42);
+}
+
+/* ---- what operators demand of values that only a bind knows */
+
+/* A node whose rule these values break; its error names all the words. */
+static void check_broken_rule(uint32_t count, const char *const *names, const int64_t *numbers,
+                              const char *const *words)
+{
+    values v = evaluate(count, names, numbers);
+    uint32_t broken = gt_infer_first_failure(graph, v.known);
+    cr_assert_neq(broken, GT_NONE, "nothing is said about %s", words[0]);
+    cr_assert_eq(gt_infer_explain_check(graph, broken, graph->checks[broken].expr, v.of, v.known, &error),
+                 GANTRY_INPUT_SHAPE);
+    for (; *words; words++)
+        cr_assert(strstr(error.message, *words), "\"%s\" is not in: %s", *words, error.message);
+}
+#define BREAKS(symbol, number, ...)                                                                          \
+    check_broken_rule(1, (const char *const[]){symbol}, (const int64_t[]){number},                           \
+                      (const char *const[]){__VA_ARGS__, NULL})
+
+static void check_kept_rules(const char *symbol, int64_t number)
+{
+    values v = evaluate(1, &symbol, &number);
+    cr_assert_eq(gt_infer_first_failure(graph, v.known), GT_NONE, "%s = %lld", symbol, (long long)number);
+}
+
+Test(infer, an_axis_without_elements_has_no_greatest)
+{
+    NODE("ArgMax", 13, input("x", GANTRY_FLOAT32, "n,4"));
+    infer();
+    BREAKS("n", 0, "ArgMax", "greatest", "n=0");
+    check_kept_rules("n", 1);
+}
+
+Test(infer, k_of_top_k_is_checked_at_bind)
+{
+    const uint32_t inputs[2] = {input("x", GANTRY_FLOAT32, "5"), input("k", GANTRY_INT64, "1")};
+    node_in(graph, "TopK", 11, 2, inputs, 2);
+    infer();
+    BREAKS("k[0]", 6, "TopK", "K = [6]", "[5]");
+    check_kept_rules("k[0]", 5);
+}
+
+Test(infer, only_one_axis_of_a_target_is_inferred)
+{
+    NODE("Reshape", 14, input("x", GANTRY_FLOAT32, "4"), input("s", GANTRY_INT64, "2"));
+    infer();
+    check_broken_rule(2, (const char *const[]){"s[0]", "s[1]"}, (const int64_t[]){-1, -1},
+                      (const char *const[]){"Reshape", "shape = [-1,-1]", NULL});
+    values v = evaluate(2, (const char *const[]){"s[0]", "s[1]"}, (const int64_t[]){2, -1});
+    cr_assert_eq(gt_infer_first_failure(graph, v.known), GT_NONE);
+}
+
+Test(infer, steps_are_not_0)
+{
+    NODE("Slice", 13, input("x", GANTRY_FLOAT32, "4"), INTS(0), INTS(4), INTS(0),
+         input("s", GANTRY_INT64, "1"));
+    infer();
+    BREAKS("s[0]", 0, "Slice", "steps = [0]");
+    check_kept_rules("s[0]", -1);
+    check_kept_rules("s[0]", 2);
+}
+
+Test(infer, a_range_moves)
+{
+    NODE("Range", 11, input("a", GANTRY_FLOAT32, ""), input("b", GANTRY_FLOAT32, ""),
+         input("d", GANTRY_FLOAT32, ""));
+    infer();
+    BREAKS("d", 0, "Range", "delta = [0]");
+    check_kept_rules("d", 3);
+}
+
+Test(infer, scales_are_above_0)
+{
+    uint32_t roi;
+    OK(gt_graph_add_constant(graph, NULL, GANTRY_FLOAT32, 1, (int64_t[]){0}, &roi, &roi, &error));
+    NODE("Resize", 13, input("x", GANTRY_FLOAT32, "2"), roi, input("s", GANTRY_FLOAT32, "1"));
+    infer();
+    BREAKS("s[0]", 0, "Resize", "scales = [0]");
+    BREAKS("s[0]", -2, "Resize", "scales = [-2]");
+    check_kept_rules("s[0]", 2);
+}
+
+Test(infer, a_constant_that_breaks_a_rule_is_an_error_at_once)
+{
+    NODE("Slice", 13, input("x", GANTRY_FLOAT32, "n"), INTS(0), INTS(4), INTS(0), INTS(0));
+    cr_assert_eq(infer_status(), GANTRY_MODEL_SHAPE);
+    cr_assert(strstr(error.message, "Slice") && strstr(error.message, "steps = [0]"), "%s", error.message);
+}
+
+/* The extent of axis 0 of y under one number; says why it is none. */
+static void check_extent_error(uint32_t y, const char *symbol, int64_t number, bool negative,
+                               const char *const *words)
+{
+    values v = evaluate(1, &symbol, &number);
+    gt_expr extent = graph->values.data[y]->dims[0];
+    cr_assert_eq(v.known[extent], negative);
+    cr_assert_eq(
+        gt_infer_explain_extent(graph, y, 0, negative ? GT_EXPR_UNKNOWN : extent, v.of, v.known, &error),
+        GANTRY_INPUT_SHAPE);
+    for (; *words; words++)
+        cr_assert(strstr(error.message, *words), "\"%s\" is not in: %s", *words, error.message);
+}
+
+Test(infer, an_extent_that_is_none_is_explained)
+{
+    uint32_t y = NODE("Tile", 13, input("x", GANTRY_FLOAT32, "3"), input("r", GANTRY_INT64, "1"));
+    infer();
+    check_extent_error(y, "r[0]", -1, true,
+                       (const char *const[]){"Tile", "extent -3", "repeats = [-1]", "float32 [3]", NULL});
+    check_extent_error(
+        y, "r[0]", INT64_MAX / 2, false,
+        (const char *const[]){"Tile", "overflows 64 bits", "repeats = [4611686018427387903]", NULL});
 }
 
 /* ---- sizes that depend on data */

@@ -266,6 +266,45 @@ Test(session, takes_the_branch_that_data_decide)
     small_close(&s);
 }
 
+/* y = op(x, i), with i of shape [2] or [2,2]. */
+static wire index_model(const char *op, int rank)
+{
+    wire g = small_graph("index");
+    wire_message(&g, GRAPH_NODE, onnx_node(op, "pick1", "x,i", "y"));
+    small_input(&g, "x", SMALL_F32, 2, 3, 4);
+    small_input(&g, "i", SMALL_I64, rank, 2, 2);
+    small_output(&g, "y", SMALL_F32, strcmp(op, "GatherND") == 0 ? 1 : 2, -1, -1);
+    return small_model(g);
+}
+
+Test(session, names_an_index_that_is_out_of_range)
+{
+    fill();
+    static const struct {
+        const char *op;
+        int rank;
+        int64_t indices[4];
+        const char *words;
+    } cases[] = {{"Gather", 1, {-3, 1000}, "input 'i' holds 1000, -3 to 2 are allowed"},
+                 {"Gather", 1, {-4, 1000}, "input 'i' holds -4, -3 to 2 are allowed"},
+                 {"GatherND", 2, {2, -4, 0, 4}, "input 'i' holds 4, -4 to 3 are allowed"},
+                 {"GatherElements", 2, {2, 1, 0, 3}, "input 'i' holds 3, -3 to 2 are allowed"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        small_session s = small_open(index_model(cases[k].op, cases[k].rank), "");
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+        int64_t indices[4];
+        memcpy(indices, cases[k].indices, sizeof indices);
+        small_bind(&s, 1, GANTRY_INT64, (uint32_t)cases[k].rank, 2, 2, indices);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_DATA);
+        cr_assert(strstr(s.err.message, cases[k].words) && strstr(s.err.message, "pick1"), "%s",
+                  s.err.message);
+        memset(indices, 0, sizeof indices);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        small_close(&s);
+    }
+}
+
 Test(session, loops)
 {
     small_session s = small_open(small_loop(), "");

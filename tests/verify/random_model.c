@@ -315,14 +315,18 @@ static gantry_status add_non_zero(maker *m, uint32_t place)
     return add_float(m, cast, kind);
 }
 
-/* A number of rows that a node computes: Expand(row, [ArgMax(x)[0], columns]). */
+/* A number of rows that a node computes: Expand(row, [ArgMax(Concat(x, row))[0], columns]). x itself may be
+ * empty, and then has no greatest element. */
 static gantry_status add_computed_rows(maker *m, uint32_t place)
 {
     made from = m->floats.data[place];
-    uint32_t node, most, one, both, inputs[2], output, kind;
+    uint32_t node, rows, most, one, both, inputs[2] = {from.value, m->floats.data[0].value}, output, kind;
     if (m->classes.data[from.kind].columns != MODEL_WIDTH)
         return add_non_zero(m, place);
-    GT_TRY(add_node(m, "ArgMax", 1, &from.value, 1, &most, &node));
+    GT_TRY(add_node(m, "Concat", 2, inputs, 1, &rows, &node));
+    GT_TRY(gt_node_set_int(m->graph, node, "axis", 0, m->err));
+    PUSH(m, &m->others, rows);
+    GT_TRY(add_node(m, "ArgMax", 1, &rows, 1, &most, &node));
     GT_TRY(gt_node_set_int(m->graph, node, "axis", 0, m->err));
     GT_TRY(gt_node_set_int(m->graph, node, "keepdims", 0, m->err));
     PUSH(m, &m->others, most);

@@ -153,10 +153,12 @@ static bool run_gather(operands *o)
     return true;
 }
 
+/* Along the first axis, the only one that random graphs join. */
 static bool run_concat(operands *o)
 {
     size_t first = stub_tensor_bytes(&o->in[0]), second = stub_tensor_bytes(&o->in[1]);
-    set_dims(&o->out[0], 1, &(int64_t){o->in[0].dims[0] + o->in[1].dims[0]});
+    set_dims(&o->out[0], o->in[0].rank, o->in[0].dims);
+    o->out[0].dims[0] += o->in[1].dims[0];
     make_room(&o->out[0]);
     memcpy(o->out[0].data, o->in[0].data, first);
     memcpy(o->out[0].data + first, o->in[1].data, second);
