@@ -14,10 +14,8 @@
     }
 #define MICROSOFT(name, least, most, rule, attributes)                                                       \
     {                                                                                                        \
-#name, "com.microsoft", {1 }, 1, least, most, 1, 1, 0, 0, gt_rule_##rule, attributes, 0,             \
-        {                                                                                                    \
-            0                                                                                                \
-        }                                                                                                    \
+#name, "com.microsoft",                                                                              \
+            {1 }, 1, least, most, 1, 1, 0, 0, gt_rule_##rule, attributes, 0, {0 }, 0, NULL                   \
     }
 #define GANTRY(name, inputs, rule)                                                                           \
     {                                                                                                        \
