@@ -68,6 +68,7 @@ class Runner:
                    POCL_CACHE_DIR=os.path.join(self.build, "pocl-cache"))
         for options in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
             env[options] = ":".join(filter(None, [os.environ.get(options), sanitizer]))
+        env["LSAN_OPTIONS"] += ":print_suppressions=0:suppressions=" + os.path.join(TOP, "tests/lsan.supp")
         return env
 
     def sanitizer_log(self, name):
