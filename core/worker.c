@@ -126,15 +126,19 @@ static void *execute(void *arg)
             continue;
         }
         worker->job = JOB_RUNNING;
+        gantry_done_fn done = worker->done;
+        void *user = worker->user;
         pthread_mutex_unlock(&worker->lock);
         gantry_error error = GANTRY_ERROR_INIT;
         gantry_status status = gt_run_execute_claimed(worker->run, &error);
-        if (worker->done)
-            worker->done(worker->user, status, &error);
+        if (done)
+            done(user, status, &error);
         pthread_mutex_lock(&worker->lock);
         worker->status = status;
         worker->error = error;
-        worker->job = JOB_DONE;
+        /* Who heard from the callback may have started the next job already: it must not be lost. */
+        if (worker->job == JOB_RUNNING)
+            worker->job = JOB_DONE;
         pthread_cond_broadcast(&worker->changed);
     }
     pthread_mutex_unlock(&worker->lock);
