@@ -489,13 +489,19 @@ typedef struct gantry_run_args {
     int threads; /* 1 or the session's count */
     int64_t *const
         *true_dims; /* for each output: NULL, or where run writes the true extents of a bounded output */
-    const volatile int *stop; /* not 0: return GANTRY_CANCELLED soon */
+    const volatile int *stop; /* asks for an early GANTRY_CANCELLED: see gantry_stop_asked */
     /* NULL, or room for timing_capacity events. run sets *out_timing_count; the events themselves may be
      * written until the queue has passed the run, so this array stays valid that long. */
     gantry_timing_event *timing;
     uint32_t timing_capacity;
     uint32_t *out_timing_count;
 } gantry_run_args;
+
+/* Whether a run has to return GANTRY_CANCELLED soon: other threads set the flag at any time. NULL is fine. */
+static inline int gantry_stop_asked(const volatile int *stop)
+{
+    return stop && __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
 
 typedef struct gantry_provider {
     size_t struct_bytes;

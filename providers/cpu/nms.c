@@ -93,7 +93,7 @@ static gantry_status nms_run(const void *opaque, const cpu_call *call)
                 out[3 * written + 1] = class_index;
                 out[3 * written + 2] = order[k];
             }
-            if (call->stop && *call->stop)
+            if (gantry_stop_asked(call->stop))
                 return GANTRY_CANCELLED;
         }
     }

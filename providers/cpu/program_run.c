@@ -195,7 +195,7 @@ static gantry_status run_steps(cpu_context *context, const gantry_run_args *args
     for (uint32_t k = 0; k < shaped->steps.count; k++) {
         const cpu_step *step = &shaped->steps.data[k];
         cpu_call *call = &context->calls[k];
-        if (args->stop && *args->stop)
+        if (gantry_stop_asked(args->stop))
             return gt_fail(err, GANTRY_CANCELLED, GANTRY_STAGE_RUN, NULL, "the run was stopped");
         call->threads = step->kernel.threads < args->threads ? step->kernel.threads : args->threads;
         if (call->threads < 1)

@@ -218,7 +218,7 @@ static gantry_status run_direction(pass *p)
     if (l->kind == CPU_CELL_LSTM)
         load_state(p, IN_C, p->map.c);
     for (int64_t s = 0; s < l->steps; s++) {
-        if (p->call->stop && *p->call->stop)
+        if (gantry_stop_asked(p->call->stop))
             return GANTRY_CANCELLED;
         product_job job = {p->map.h, p->r,      p->map.hr,        l->hidden,
                            l->batch, l->hidden, first_columns(l), width};

@@ -475,7 +475,7 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     if (!args->queue)
         return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "opencl: a run needs a queue");
     for (uint32_t n = 0; n < context->shaped->program->graph->node_count; n++) {
-        if (args->stop && *args->stop)
+        if (gantry_stop_asked(args->stop))
             return GANTRY_CANCELLED;
         gantry_status status = run_node(context, n, args, &timed, err);
         if (args->out_timing_count)

@@ -181,7 +181,7 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     fake_provider *provider = self;
     fake_domain *domain = provider->domain;
     uint64_t begin = domain->host->now_ns(domain->host);
-    if (args->stop && *args->stop)
+    if (gantry_stop_asked(args->stop))
         return GANTRY_CANCELLED;
     if (!args->queue)
         return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "fake device: a run needs a queue");
