@@ -135,6 +135,14 @@ static gantry_status check_tensor(const gantry_tensor *tensor, const char *call,
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
                        "%s: the tensor for %s lies in %s, the session expects it in %s (option bind.%s)",
                        call, name, tensor->domain ? tensor->domain : "host", domain, name);
+    uint32_t bits = gantry_dtype_bits(tensor->dtype);
+    uintptr_t element = bits >= 64 ? 8 : bits / 8, address = (uintptr_t)tensor->buffer.handle;
+    if (element && strcmp(domain, "host") == 0 && (address + tensor->buffer.offset_bytes) % element)
+        return gt_fail(
+            err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
+            "%s: the memory for %s starts at %p, no multiple of %zu bytes as %s elements need; copy it", call,
+            name, (void *)(address + tensor->buffer.offset_bytes), (size_t)element,
+            gantry_dtype_text(tensor->dtype));
     return GANTRY_OK;
 }
 
@@ -200,7 +208,7 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
                        "input %s needs %zu bytes for its shape; the buffer has %zu", value->name, needed,
                        tensor->buffer.handle ? tensor->size_bytes : 0);
     if (!input->bound || input->rank != tensor->rank ||
-        memcmp(input->dims, tensor->dims, tensor->rank * sizeof *tensor->dims) != 0)
+        (tensor->rank && memcmp(input->dims, tensor->dims, tensor->rank * sizeof *tensor->dims) != 0))
         run->symbols_dirty = true;
     input->bound = true;
     input->dtype = tensor->dtype;

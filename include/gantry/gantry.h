@@ -180,9 +180,9 @@ GANTRY_API gantry_status gantry_run_create(gantry_session *session, gantry_run *
 GANTRY_API void gantry_run_destroy(gantry_run **run);
 
 /* Binds caller memory; it is used in place, without a copy, by every later execute until it is bound again.
- * The memory (dims may go after the call) must stay valid until then; inputs are never written. The dtype
- * must be the model's; the shape is checked at execute. NULL unbinds. An input with a default may stay
- * unbound. */
+ * The memory (dims may go after the call) must stay valid until then; inputs are never written. It is aligned
+ * as its elements are. The dtype must be the model's; the shape is checked at execute. NULL unbinds. An input
+ * with a default may stay unbound. */
 GANTRY_API gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantry_tensor *tensor,
                                                gantry_error *err);
 
