@@ -155,6 +155,8 @@ static gantry_status outside_slot(builder *b, uint32_t value, uint32_t *out_slot
         slot.kind = GT_SLOT_CONSTANT;
         slot.index = v->constant;
         slot.bytes = constant->bytes;
+        /* The plan keeps the address: it must not lie in a file that is unmapped later. */
+        GT_TRY(gt_constant_own(b->graph->model, v->constant, b->err));
         GT_TRY(gt_constant_data(b->graph->model, v->constant, &slot.data, b->err));
     } else if (v->input_index >= 0) {
         slot.kind = GT_SLOT_INPUT;

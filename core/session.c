@@ -24,7 +24,7 @@ static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, 
 {
     gantry_session *session = self;
     uint64_t begin = gt_now_ns();
-    gt_provider_entry *entry = session->runtime->providers.data[session->evaluator];
+    gt_provider_entry *entry = gt_runtime_provider_at(session->runtime, session->evaluator);
     const gt_node *n = graph->nodes.data[node];
     if (!entry->table || !entry->table->evaluate)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, n->name,
@@ -86,16 +86,17 @@ static gantry_status find_providers(gantry_session *session, gantry_error *err)
     session->domains = GT_NEW_ARRAY(session->allocator, gt_session_domain, count + 1);
     if (!session->providers || !session->domains)
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
-    session_domain(session, runtime->domains.data[GT_HOST_DOMAIN]);
+    session_domain(session, gt_runtime_domain_at(runtime, GT_HOST_DOMAIN));
     session->provider_count = count;
     for (uint32_t k = 0; k < count; k++) {
         gt_session_provider *provider = &session->providers[k];
         provider->name = session->options.providers[k];
         uint32_t index = gt_runtime_find_provider(runtime, provider->name);
         if (index != GT_NO_PLUGIN) {
-            provider->entry = runtime->providers.data[index];
+            provider->entry = gt_runtime_provider_at(runtime, index);
             if (provider->entry->available)
-                provider->domain = session_domain(session, runtime->domains.data[provider->entry->domain]);
+                provider->domain =
+                    session_domain(session, gt_runtime_domain_at(runtime, provider->entry->domain));
         }
         if (session->options.strict && (!provider->entry || !provider->entry->available))
             return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s",
@@ -134,6 +135,18 @@ static void need_constants(const gt_graph *graph, uint8_t *packed)
     }
 }
 
+/* Kernels read an input as aligned elements, which those of a file need not be. */
+static gantry_status own_defaults(gantry_session *session, gantry_error *err)
+{
+    const gt_graph *graph = session->model->root;
+    for (uint32_t k = 0; k < graph->inputs.count; k++) {
+        const gt_value *value = graph->values.data[graph->inputs.data[k]];
+        if (value->constant != GT_NONE)
+            GT_TRY(gt_constant_own(session->model, value->constant, err));
+    }
+    return GANTRY_OK;
+}
+
 /* Leaves no constant behind that lies in a mapped file. What programs may still ask for is read again from
  * the file (which is then checked to be the same); a model from memory has no file, so everything in use is
  * copied. */
@@ -141,7 +154,7 @@ gantry_status gt_session_own_constants(gantry_session *session, gantry_error *er
 {
     gt_model *model = session->model;
     if (session->options.weights_mapped)
-        return GANTRY_OK;
+        return own_defaults(session, err);
     uint32_t count = model->constants.count;
     uint8_t *packed = GT_NEW_ARRAY(session->allocator, uint8_t, count + 1);
     if (!packed)

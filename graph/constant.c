@@ -238,6 +238,14 @@ static gantry_status own_constant(gt_model *model, uint32_t index, bool wanted, 
     return GANTRY_OK;
 }
 
+gantry_status gt_constant_own(gt_model *model, uint32_t constant, gantry_error *err)
+{
+    const void *bytes;
+    if (model->constants.data[constant].origin == GT_CONSTANT_SCALED)
+        return gt_constant_map(model, constant, &bytes, err);
+    return own_constant(model, constant, true, err);
+}
+
 gantry_status gt_model_own_constants(gt_model *model, const uint8_t *packed, gantry_error *err)
 {
     uint8_t *used = gt_alloc_array(model->allocator, model->constants.count, 1);

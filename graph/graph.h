@@ -325,6 +325,10 @@ gantry_status gt_constant_data(gt_model *model, uint32_t constant, const void **
 gantry_status gt_constant_map(gt_model *model, uint32_t constant, const void **out_data, gantry_error *err);
 void gt_constant_unmap(gt_model *model, uint32_t constant);
 
+/* For whoever keeps the address: a constant that lies in a mapped file is copied into the model's memory, so
+ * its bytes are aligned and stay where they are as long as the model. */
+gantry_status gt_constant_own(gt_model *model, uint32_t constant, gantry_error *err);
+
 /* Appends "name: float32[batch,3,224,224]". */
 void gt_value_print(const gt_graph *graph, uint32_t value, gt_text *text);
 
