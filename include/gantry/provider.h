@@ -318,8 +318,9 @@ struct gantry_host {
     /* Calls fn for chunks that cover 0..count-1 on at most threads threads and waits. */
     void (*parallel_for)(const gantry_host *host, int threads, int64_t count, int64_t chunk,
                          gantry_parallel_fn fn, void *arg);
-    /* The bytes of a constant, whatever their origin: dense row-major, host memory. Valid until unmap or the
-     * end of the call that handed out constants. Fails with GANTRY_DATA when the file behind it changed. */
+    /* The bytes of a constant, whatever their origin: dense row-major, host memory, at any address (raw_data
+     * lies anywhere in a model file). Valid until unmap or the end of the call that handed out constants.
+     * Fails with GANTRY_DATA when the file behind it changed. */
     gantry_status (*constant_map)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
                                   const void **out_data, size_t *out_bytes, gantry_error *err);
     void (*constant_unmap)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id);

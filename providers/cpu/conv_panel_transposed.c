@@ -142,7 +142,7 @@ static gantry_status spread_run_all(const void *self, const cpu_call *call)
 
 typedef struct pack_job {
     const spread_state *state;
-    const float *source;
+    const cpu_unaligned_f32 *source;
 } pack_job;
 
 /* [group * channel][out channel][tap] becomes [group][out channel][tap][channel]. */

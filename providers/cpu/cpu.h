@@ -25,6 +25,9 @@ typedef enum cpu_layout {
     CPU_LAYOUT_COUNT
 } cpu_layout;
 
+/* A float of a weight that is packed: a constant of a model file lies at any address. */
+typedef float cpu_unaligned_f32 __attribute__((aligned(1), may_alias));
+
 /* One operand of a node at known shapes. dims are ONNX extents whatever the layout. */
 typedef struct cpu_tensor {
     bool present;

@@ -34,7 +34,8 @@ gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cp
 
 /* The same panels for kernels that multiply inside: B [k, n] packed once, then any rows of A. */
 size_t cpu_panel_bytes(int64_t k, int64_t n);
-void cpu_panel_pack(const float *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n, float *packed);
+void cpu_panel_pack(const cpu_unaligned_f32 *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n,
+                    float *packed);
 /* Columns first..first+63 (a multiple of 64) of y = a * B for `rows` rows. */
 void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,
                        int64_t first, float *y, int64_t y_row);

@@ -237,7 +237,8 @@ size_t cpu_panel_bytes(int64_t k, int64_t n)
     return (size_t)((n + PANEL - 1) / PANEL) * (size_t)k * PANEL * sizeof(float);
 }
 
-void cpu_panel_pack(const float *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n, float *packed)
+void cpu_panel_pack(const cpu_unaligned_f32 *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n,
+                    float *packed)
 {
     for (int64_t first = 0; first < n; first += PANEL)
         for (int64_t j = 0; j < k; j++, packed += PANEL) {
@@ -251,7 +252,7 @@ void cpu_panel_pack(const float *b, int64_t b_row, int64_t b_column, int64_t k, 
 
 typedef struct pack_job {
     const cpu_product *product;
-    const float *source;
+    const cpu_unaligned_f32 *source;
 } pack_job;
 
 static gantry_status pack_panels(void *arg, void *packed)

@@ -432,21 +432,39 @@ static bool nothing_to_compute(const cpu_build *build)
     return true;
 }
 
+/* A copy, until the make is over, of a weight that lies at an address its elements must not have. Kernels and
+ * oneDNN pack float32 from anywhere: the type whose weights are too large to copy for that. */
+static gantry_status align_constant(const cpu_build *build, cpu_tensor *tensor, void **out_copy)
+{
+    uint32_t bits = cpu_dtype_bits(tensor->dtype);
+    size_t element = bits < 8 ? 1 : bits > 64 ? 8 : bits / 8, bytes = cpu_tensor_bytes(tensor);
+    if (tensor->dtype == GANTRY_FLOAT32 || (uintptr_t)tensor->data % element == 0)
+        return GANTRY_OK;
+    *out_copy = cpu_alloc(build->provider, bytes);
+    if (!*out_copy)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    memcpy(*out_copy, tensor->data, bytes);
+    tensor->data = *out_copy;
+    return GANTRY_OK;
+}
+
 /* Makes the kernel with the constants mapped, and gives its inputs their places before they are unmapped. */
 static gantry_status make_kernel(shaper *s, cpu_build *build, const cpu_group *group, cpu_kernel *kernel,
                                  cpu_place *inputs)
 {
     bool *mapped = GT_ARENA_ARRAY(&s->scratch, bool, build->input_count);
+    void **copies = GT_ARENA_ARRAY(&s->scratch, void *, build->input_count);
     cpu_state_begin begin;
-    if (!mapped || !cpu_states_begin(&s->states, &begin))
+    if (!mapped || !copies || !cpu_states_begin(&s->states, &begin))
         return gt_out_of_memory(s->err, GANTRY_STAGE_RUN);
     gantry_status status = GANTRY_OK;
     for (uint32_t k = 0; k < build->input_count && status == GANTRY_OK; k++) {
         cpu_tensor *tensor = &build->inputs[k];
         if (tensor->constant)
             status = map_constant(s, group->inputs[k], tensor, &mapped[k]);
-        if (status == GANTRY_OK && tensor->constant && !(group->row->flags & CPU_ROW_PACKS))
-            status = own_constant(s, group->inputs[k], tensor);
+        if (status == GANTRY_OK && mapped[k])
+            status = group->row->flags & CPU_ROW_PACKS ? align_constant(build, tensor, &copies[k])
+                                                       : own_constant(s, group->inputs[k], tensor);
     }
     if (status == GANTRY_OK)
         status = cpu_layout_make(s->places, build, group, kernel);
@@ -455,9 +473,11 @@ static gantry_status make_kernel(shaper *s, cpu_build *build, const cpu_group *g
     for (uint32_t k = 0; k < build->input_count && status == GANTRY_OK; k++)
         status = place_input(s, build, group, kernel, k, &build->inputs[k], &inputs[k]);
     const gantry_host *host = build->host;
-    for (uint32_t k = 0; k < build->input_count; k++)
+    for (uint32_t k = 0; k < build->input_count; k++) {
+        cpu_free(build->provider, copies[k]);
         if (mapped[k])
             host->constant_unmap(host, s->args->constants, build->inputs[k].constant_id);
+    }
     return status;
 }
 

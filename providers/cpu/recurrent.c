@@ -239,7 +239,8 @@ static gantry_status run_direction(pass *p)
  */
 
 /* W and R lie as [gates*hidden][k]: their transposes are packed. */
-static void pack_part(const float *source, int64_t k, int64_t first, int64_t columns, float *packed)
+static void pack_part(const cpu_unaligned_f32 *source, int64_t k, int64_t first, int64_t columns,
+                      float *packed)
 {
     cpu_panel_pack(source + first * k, 1, k, k, columns, packed);
 }
@@ -279,7 +280,7 @@ static gantry_status recurrent_run(const void *self, const cpu_call *call)
 }
 
 typedef struct pack_job {
-    const float *source;
+    const cpu_unaligned_f32 *source;
     int64_t k, first, columns;
 } pack_job;
 
@@ -295,7 +296,7 @@ static gantry_status pack_constant(cpu_build *build, int input, int64_t directio
                                    int64_t first, int64_t columns, const float **out_packed)
 {
     const cpu_tensor *weight = &build->inputs[input];
-    pack_job job = {(const float *)weight->data + direction * width * k, k, first, columns};
+    pack_job job = {(const cpu_unaligned_f32 *)weight->data + direction * width * k, k, first, columns};
     uint64_t key = 0x4c53544d00000000u + (uint64_t)direction * 2 + (uint64_t)(first != 0); /* "LSTM" */
     *out_packed = cpu_pack(build, weight, key, cpu_panel_bytes(k, columns), fill_part, &job);
     return *out_packed ? GANTRY_OK : GANTRY_RESOURCE;

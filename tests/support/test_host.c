@@ -55,10 +55,11 @@ static gantry_status host_constant_map(const gantry_host *host, gantry_constants
 {
     test_constant *constant = &net_of(host)->constants[id];
     if (!constant->mapped) {
-        constant->mapped = malloc(constant->bytes ? constant->bytes : 1);
-        memcpy(constant->mapped, constant->data, constant->bytes);
+        /* As in a model file: at an address that is no multiple of anything. */
+        constant->mapped = malloc(constant->bytes + 1);
+        memcpy((char *)constant->mapped + 1, constant->data, constant->bytes);
     }
-    *out_data = constant->mapped;
+    *out_data = (char *)constant->mapped + 1;
     *out_bytes = constant->bytes;
     return GANTRY_OK;
 }
@@ -67,7 +68,7 @@ static void host_constant_unmap(const gantry_host *host, gantry_constants *const
 {
     test_constant *constant = &net_of(host)->constants[id];
     if (constant->mapped)
-        memset(constant->mapped, 0xEE, constant->bytes);
+        memset(constant->mapped, 0xEE, constant->bytes + 1);
     free(constant->mapped);
     constant->mapped = NULL;
 }
