@@ -336,7 +336,7 @@ static gantry_status bind_elements(binder *b, uint32_t id)
 /* ---- programs at these shapes ---------------------------------------------------------------- */
 
 static gantry_status record_shaped(gt_plan *plan, gt_shaped_slot *slot,
-                                   const struct gantry_recorder *recorder)
+                                   const struct gantry_recorder *recorder, gantry_error *err)
 {
     slot->kernel_count = recorder->kernels.count;
     slot->fusion_count = recorder->fusions.count;
@@ -344,7 +344,7 @@ static gantry_status record_shaped(gt_plan *plan, gt_shaped_slot *slot,
                                   recorder->kernels.count * sizeof *recorder->kernels.data);
     slot->fusions = gt_arena_copy(&plan->arena, recorder->fusions.data,
                                   recorder->fusions.count * sizeof *recorder->fusions.data);
-    return slot->kernels && slot->fusions ? GANTRY_OK : GANTRY_RESOURCE;
+    return slot->kernels && slot->fusions ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_RUN);
 }
 
 static gantry_status reshape_partition(binder *b, uint32_t index)
@@ -378,7 +378,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
         session->providers[partition->provider].bind_ns += slot->reshape_ns;
     if (status == GANTRY_OK) {
         b->plan->shaped_count++;
-        status = record_shaped(b->plan, slot, &recorder);
+        status = record_shaped(b->plan, slot, &recorder, b->err);
     } else if (status == GANTRY_UNSUPPORTED && slot->info.refused_count) {
         b->refused_partition = index;
         b->refusal = slot->info;

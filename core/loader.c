@@ -458,8 +458,8 @@ static gantry_status open_plugin(gantry_runtime *runtime, gt_plugin_entry *entry
     entry->plugin = (gantry_plugin){.struct_bytes = sizeof entry->plugin};
     gantry_status status = open(&entry->host, GANTRY_PROVIDER_ABI, &entry->plugin, &inner);
     if (status != GANTRY_OK)
-        return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%s: %s", entry->name,
-                       *inner.message ? inner.message : gantry_status_text(status));
+        return gt_fail(err, status == GANTRY_RESOURCE ? status : GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
+                       "%s: %s", entry->name, *inner.message ? inner.message : gantry_status_text(status));
     status = gt_runtime_register(runtime, &entry->plugin, index, err);
     if (status != GANTRY_OK && entry->plugin.close)
         entry->plugin.close(entry->plugin.self);
@@ -545,8 +545,9 @@ gantry_status gantry_runtime_load_provider(gantry_runtime *runtime, const char *
     if (status == GANTRY_OK)
         return GANTRY_OK;
     GT_TRY(add_unavailable(runtime, entry, index, &reason, err));
-    gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%.2000s", reason.message);
+    status = status == GANTRY_RESOURCE ? status : GANTRY_PROVIDER;
+    gt_fail(err, status, GANTRY_STAGE_PLUGIN, NULL, "%.2000s", reason.message);
     if (err && err->struct_bytes >= sizeof *err)
         snprintf(err->provider, sizeof err->provider, "%s", entry->name);
-    return GANTRY_PROVIDER;
+    return status;
 }
