@@ -541,7 +541,8 @@ gantry_status gantry_runtime_load_provider(gantry_runtime *runtime, const char *
     uint32_t index;
     GT_TRY(make_plugin_entry(runtime, path, config ? config : "", &entry, &index, err));
     gantry_status status = load(runtime, entry, index, &reason);
-    entry->load_ns = (double)(gt_now_ns() - begin_ns);
+    uint64_t ns = gt_now_ns() - begin_ns;
+    atomic_store(&entry->load_ns, ns ? ns : 1);
     if (status == GANTRY_OK)
         return GANTRY_OK;
     GT_TRY(add_unavailable(runtime, entry, index, &reason, err));

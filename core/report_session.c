@@ -29,12 +29,12 @@ static void count_nodes(const json_t *nodes, const char *provider, json_t *row)
 static void describe_entry(const gantry_session *session, const gt_provider_entry *entry, json_t *row)
 {
     static const char *const CONCURRENCY[] = {"free", "per_context", "serial"};
-    const gantry_runtime *runtime = session->runtime;
-    const gt_plugin_entry *plugin =
-        entry->plugin == GT_NO_PLUGIN ? NULL : runtime->plugins.data[entry->plugin];
+    gantry_runtime *runtime = session->runtime;
+    const gt_plugin_entry *plugin = gt_runtime_plugin_at(runtime, entry->plugin);
     json_object_set_new(row, "path", gt_report_string(plugin ? plugin->path : NULL));
     json_object_set_new(row, "plugin_version", gt_report_string(plugin ? plugin->version : gantry_version()));
-    json_object_set_new(row, "load_ms", json_real((plugin ? plugin->load_ns : runtime->cpu_load_ns) / 1e6));
+    double load_ns = plugin ? (double)atomic_load(&plugin->load_ns) : runtime->cpu_load_ns;
+    json_object_set_new(row, "load_ms", json_real(load_ns / 1e6));
     if (!entry->available)
         return;
     const gantry_provider_info *info = &entry->info;
@@ -53,8 +53,8 @@ static void describe_entry(const gantry_session *session, const gt_provider_entr
  */
 static void add_other_providers(const gantry_session *session, json_t *rows)
 {
-    for (uint32_t k = 0; k < session->runtime->providers.count; k++) {
-        const gt_provider_entry *entry = session->runtime->providers.data[k];
+    const gt_provider_entry *entry;
+    for (uint32_t k = 0; (entry = gt_runtime_provider_at(session->runtime, k)) != NULL; k++) {
         bool listed = false;
         for (uint32_t m = 0; session->providers && m < session->provider_count; m++)
             listed |= session->providers[m].entry == entry;
@@ -142,15 +142,18 @@ static json_t *shares_of(const gantry_session *session, const char *phase)
 
 static json_t *loads_of(const gantry_session *session)
 {
-    const gantry_runtime *runtime = session->runtime;
+    gantry_runtime *runtime = session->runtime;
     json_t *rows = json_array();
     json_array_append_new(rows, json_pack("{s:s, s:s, s:n, s:f}", "name", "load_provider", "provider", "cpu",
                                           "path", "ms", runtime->cpu_load_ns / 1e6));
-    for (uint32_t k = 0; k < runtime->plugins.count; k++) {
-        const gt_plugin_entry *plugin = runtime->plugins.data[k];
+    const gt_plugin_entry *plugin;
+    for (uint32_t k = 0; (plugin = gt_runtime_plugin_at(runtime, k)) != NULL; k++) {
+        double load_ns = (double)atomic_load(&plugin->load_ns);
+        if (load_ns == 0)
+            continue; /* another thread is loading it */
         json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:f}", "name", "load_provider", "provider",
                                               gt_report_string(plugin->name), "path",
-                                              gt_report_string(plugin->path), "ms", plugin->load_ns / 1e6));
+                                              gt_report_string(plugin->path), "ms", load_ns / 1e6));
     }
     return rows;
 }

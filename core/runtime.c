@@ -166,6 +166,14 @@ gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index)
     return entry;
 }
 
+gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index)
+{
+    pthread_mutex_lock(&runtime->lock);
+    gt_plugin_entry *entry = index < runtime->plugins.count ? runtime->plugins.data[index] : NULL;
+    pthread_mutex_unlock(&runtime->lock);
+    return entry;
+}
+
 gantry_status gantry_runtime_provider(const gantry_runtime *runtime, uint32_t index, const char **out_name,
                                       int *out_available, const char **out_detail)
 {

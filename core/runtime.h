@@ -43,7 +43,7 @@ typedef struct gt_plugin_entry {
     char *config;
     bool open;
     char detail[512];
-    double load_ns;
+    atomic_uint_least64_t load_ns; /* 0 until the load has ended, well or not: texts change until then */
 } gt_plugin_entry;
 
 /* A session's log sink: lines of providers go to all of them. */
@@ -83,6 +83,7 @@ uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
 /* The entry at an index, under lock: entries never move, so the pointer stays valid. */
 gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
 gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
+gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index);
 
 /* Providers' log lines at or above `level` go to log until the same (log, user) is taken off. NULL is fine.
  */
