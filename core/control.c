@@ -407,8 +407,13 @@ gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt
     const gt_partition *partition = &frame->leaf->placement->partitions[step->partition];
     const gt_node *node = frame->leaf->graph->nodes.data[partition->nodes[0]];
     struct gt_control **control = &frame->controls[step->partition];
-    if (!*control)
-        GT_TRY(create(frame, &frame->leaf->programs[step->partition], node, control, err));
+    if (!*control) {
+        gantry_status status = create(frame, &frame->leaf->programs[step->partition], node, control, err);
+        if (status != GANTRY_OK) {
+            gt_control_destroy(frame->run->session, control);
+            return status;
+        }
+    }
     if (strcmp(node->op_type, "If") == 0)
         return run_if(frame, *control, state, step, node, err);
     return run_loop(frame, *control, state, step, node, err);

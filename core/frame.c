@@ -48,7 +48,7 @@ static void leave_leaf(gt_frame *frame)
     for (uint32_t k = 0; k < frame->states.count; k++)
         destroy_state(frame, frame->states.data[k]);
     frame->states.count = 0;
-    for (uint32_t k = 0; k < frame->control_count; k++)
+    for (uint32_t k = 0; frame->controls && k < frame->control_count; k++)
         gt_control_destroy(session, &frame->controls[k]);
     gt_free(session->allocator, frame->controls);
     frame->controls = NULL;
@@ -159,9 +159,11 @@ static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
     }
     gt_free(allocator, frame->choice_key);
     frame->choice_key = GT_NEW_ARRAY(allocator, int64_t, count + 1);
-    if (!frame->choice_key)
-        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     frame->choice_key_count = 0;
+    if (!frame->choice_key) {
+        frame->chosen = NULL;
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    }
     for (const gt_variant *v = frame->chosen->parent; v && v->choice_count; v = v->parent) {
         for (uint32_t k = 0; k < v->choice_symbol_count; k++)
             frame->choice_key[frame->choice_key_count++] =
