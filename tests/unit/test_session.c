@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 static float a[32], b[32];
 
@@ -404,4 +406,79 @@ Test(session, takes_null_where_it_says_so)
     cr_assert_eq(gantry_run_create(NULL, &run, &err), GANTRY_INVALID_ARGUMENT);
     cr_assert_eq(gantry_session_create_from_file(NULL, "x", NULL, &session, NULL, &err),
                  GANTRY_INVALID_ARGUMENT);
+}
+
+/* ---- constants of a file ---- */
+
+#define MANY 300000 /* so large that it stays in the mapped file until something copies it */
+
+static void write_file(char *path, const wire *model)
+{
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && write(fd, model->data, model->size) == (ssize_t)model->size);
+    close(fd);
+}
+
+/* y = x + c, and c itself is an output: the plan has to know where c lies after the file is unmapped. */
+static void run_constant_of_a_file(const char *weights)
+{
+    float *values = malloc(MANY * sizeof *values);
+    cr_assert_not_null(values);
+    for (int k = 0; k < MANY; k++)
+        values[k] = (float)k;
+    wire g = small_graph("constant_out");
+    small_floats(&g, "c", MANY, values);
+    wire_message(&g, GRAPH_NODE, onnx_node("Add", "add1", "x,c", "y"));
+    small_input(&g, "x", SMALL_F32, 1, 1, 0);
+    small_output(&g, "y", SMALL_F32, 1, MANY, 0);
+    small_output(&g, "c", SMALL_F32, 1, MANY, 0);
+    wire model = small_model(g);
+    char path[] = "/tmp/gantry-constant-XXXXXX";
+    write_file(path, &model);
+    wire_free(&model);
+    small_session s = {.err = GANTRY_ERROR_INIT};
+    gantry_options *options = NULL;
+    float one = 1;
+    cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_options_create(&options, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_options_set(options, "weights", weights, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_session_create_from_file(s.runtime, path, options, &s.session, NULL, &s.err),
+                 GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(gantry_run_create(s.session, &s.run, &s.err), GANTRY_OK);
+    cr_assert_eq(small_bind(&s, 0, SMALL_F32, 1, 1, 0, &one), GANTRY_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0), c = small_result(&s, 1);
+        cr_assert_eq(small_floats_of(&y)[MANY - 1], values[MANY - 1] + 1);
+        cr_assert(memcmp(small_floats_of(&c), values, MANY * sizeof *values) == 0);
+    }
+    small_close(&s);
+    gantry_options_destroy(&options);
+    unlink(path);
+    free(values);
+}
+
+Test(session, constants_of_a_file_are_outputs)
+{
+    run_constant_of_a_file("copy");
+    run_constant_of_a_file("mapped");
+}
+
+/* ---- buffers that cannot be used ---- */
+
+Test(session, refuses_misaligned_and_missing_memory)
+{
+    small_session s = small_open(small_add(-1), "");
+    const int64_t dims[2] = {1, 4};
+    gantry_tensor odd = small_tensor(GANTRY_FLOAT32, 2, dims, (char *)a + 1, 16);
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &odd, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(s.err.message, "no multiple of 4"), "%s", s.err.message);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &odd, &s.err), GANTRY_INVALID_ARGUMENT);
+    odd.buffer = (gantry_buffer){(char *)a + 1, 3};
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &odd, &s.err), GANTRY_OK, "%s", s.err.message);
+    gantry_tensor missing = small_tensor(GANTRY_FLOAT32, 2, NULL, a, 16);
+    cr_assert_eq(gantry_run_bind_input(s.run, 1, &missing, &s.err), GANTRY_INVALID_ARGUMENT);
+    missing = small_tensor(GANTRY_FLOAT32, 2, dims, NULL, 16);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &missing, &s.err), GANTRY_INVALID_ARGUMENT);
+    small_close(&s);
 }
