@@ -152,10 +152,14 @@ static gantry_status shape_error(const gantry_run *run, uint32_t index, const ga
     gt_text text;
     gt_text_init(&text, run->session->allocator);
     gt_value_print(gt_session_graph(run->session), gt_session_graph(run->session)->inputs.data[index], &text);
-    gt_text_printf(&text, "; the tensor given is %s[", gantry_dtype_text(tensor->dtype));
-    for (uint32_t d = 0; d < tensor->rank && d < GANTRY_MAX_RANK; d++)
-        gt_text_printf(&text, d ? ",%lld" : "%lld", (long long)tensor->dims[d]);
-    gt_text_printf(&text, tensor->rank > GANTRY_MAX_RANK ? ",...] of rank %u" : "]", tensor->rank);
+    gt_text_printf(&text, "; the tensor given is %s", gantry_dtype_text(tensor->dtype));
+    /* A rank above the limit is more likely wrong than the dims are that many. */
+    if (tensor->rank > GANTRY_MAX_RANK)
+        gt_text_printf(&text, " of rank %u; the limit is %u", tensor->rank, GANTRY_MAX_RANK);
+    for (uint32_t d = 0; d < tensor->rank && tensor->rank <= GANTRY_MAX_RANK; d++)
+        gt_text_printf(&text, d ? ",%lld" : "[%lld", (long long)tensor->dims[d]);
+    if (tensor->rank <= GANTRY_MAX_RANK)
+        gt_text_printf(&text, tensor->rank ? "]" : "[]");
     gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL, "input %s",
             text.data ? text.data : "does not fit");
     gt_text_free(&text);
