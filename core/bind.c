@@ -623,7 +623,7 @@ gantry_status gt_bind_segment(gt_variant *variant, uint32_t segment, gt_env *env
     return status;
 }
 
-/* ---- refused shapes --------------------------------------------------------------------------- */
+/* ---- refused shapes -------------------------------------------------------------------------- */
 
 gt_variant *gt_bind_refused(gt_variant *variant, const gt_env *env)
 {

@@ -146,7 +146,7 @@ gantry_status gt_frame_prepare(gt_frame *frame, gantry_error *err);
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank);
 
-/* ---- timing.c: only called when the option timing is not off ---------------------------------- */
+/* ---- timing.c: only called when the option timing is not off --------------------------------- */
 
 /* Room for the times of all steps, and events where the step's domain has a clock. */
 gantry_status gt_timing_create(gt_frame *frame, gt_plan_state *state, gantry_error *err);

@@ -73,7 +73,7 @@ gt_report_ran_partition gt_report_partition_ran(const gt_report_part *part, uint
 
 json_t *gt_report_run(const gt_report_scope *scope);
 
-/* ---- parts of the document -------------------------------------------------------------------- */
+/* ---- parts of the document ------------------------------------------------------------------- */
 
 json_t *gt_report_providers(const gt_report_scope *scope, const json_t *nodes); /* report_session.c */
 json_t *gt_report_domains(const gantry_session *session);

@@ -41,7 +41,7 @@ static double wall_us(const json_t *document)
     return json_is_number(wall) ? json_number_value(wall) : nothing;
 }
 
-/* ---- where, and how long ---------------------------------------------------------------------- */
+/* ---- where, and how long --------------------------------------------------------------------- */
 
 static void say_where(const json_t *document, json_t *lines)
 {
@@ -108,7 +108,7 @@ static void say_times(const json_t *document, json_t *lines)
                  gt_print_time(estimate, &a));
 }
 
-/* ---- crossings --------------------------------------------------------------------------------- */
+/* ---- crossings ------------------------------------------------------------------------------- */
 
 /* The nodes that better providers refused, for the line about crossings: they are what makes islands. */
 static void list_causes(const json_t *document, char *text, size_t bytes)
@@ -164,7 +164,7 @@ static void say_crossings(const json_t *document, json_t *lines)
              typical, timed ? "measured" : "estimated", gt_print_time(us, &room), share, causes);
 }
 
-/* ---- decisions and kernels --------------------------------------------------------------------- */
+/* ---- decisions and kernels ------------------------------------------------------------------- */
 
 static void say_worth(const json_t *document, json_t *lines)
 {

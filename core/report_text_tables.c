@@ -165,7 +165,7 @@ static void print_kernels(const json_t *document, gt_text *text)
     json_decref(groups);
 }
 
-/* ---- what passes and fusions did -------------------------------------------------------------- */
+/* ---- what passes and fusions did ------------------------------------------------------------- */
 
 static void group_records(const json_t *rows, const char *name, const char *state, json_t *groups)
 {

@@ -54,7 +54,7 @@ void gt_variant_destroy(gt_variant **inout_variant)
     *inout_variant = NULL;
 }
 
-/* ---- choices ---------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static gantry_status find_captures(gt_variant *variant, gantry_error *err)
 {
@@ -139,7 +139,7 @@ gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt
     return GANTRY_OK;
 }
 
-/* ---- refused shapes --------------------------------------------------------------------------- */
+/* ---- refused shapes -------------------------------------------------------------------------- */
 
 static gantry_status add_refusals(gt_variant *alternate, const gt_variant *variant,
                                   const gt_partition *partition, const gantry_shaped_info *info,

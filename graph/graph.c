@@ -20,7 +20,7 @@ gantry_status gt_graph_create(gt_model *model, gt_graph *parent, uint32_t parent
     return GANTRY_OK;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 uint32_t gt_graph_find_value(const gt_graph *graph, const char *name)
 {
@@ -112,7 +112,7 @@ gantry_status gt_graph_add_constant(gt_graph *graph, const char *name, gantry_dt
     return gt_value_set_constant(graph, *out_value, index, err);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Texts come from the operator table when it has the operator: most nodes then need no copy. */
 static bool node_set_op(gt_model *model, gt_node *node, const char *domain, const char *op_type)
@@ -173,7 +173,7 @@ gantry_status gt_graph_add_node(gt_graph *graph, const char *name, const char *d
                              out_node, err);
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static const char *const *copy_strings(gt_arena *arena, const char *const *strings, uint32_t count)
 {
@@ -297,7 +297,7 @@ const int64_t *gt_node_ints(const gt_node *node, const char *name, uint32_t *out
     return is_ints ? a->ints : NULL;
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 void gt_value_print(const gt_graph *graph, uint32_t id, gt_text *text)
 {

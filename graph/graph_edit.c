@@ -2,7 +2,7 @@
  * nodes. */
 #include "graph_internal.h"
 
-/* ---- lineage ------------------------------------------------------------------------------------------- */
+/* ---- lineage --------------------------------------------------------------------------------- */
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -85,7 +85,7 @@ void gt_graph_remove_node(gt_graph *graph, uint32_t id, const char *reason, cons
     gt_graph_changed(graph);
 }
 
-/* ---- captures ------------------------------------------------------------------------------------------ */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 /* Calls settle for every capture of `outer` in the bodies of the node. */
 static gantry_status settle_captures_of(gt_graph *graph, uint32_t outer, gantry_error *err)
@@ -130,7 +130,7 @@ static gantry_status recapture(gt_node *node, uint32_t from, uint32_t to, gantry
     return GANTRY_OK;
 }
 
-/* ---- replacing a value --------------------------------------------------------------------------------- */
+/* ---- replacing a value ----------------------------------------------------------------------- */
 
 /* Readers of `from` inside the graph and its bodies; graph outputs are left alone. */
 static gantry_status redirect_readers(gt_graph *graph, uint32_t from, uint32_t to, gantry_error *err)

@@ -2,7 +2,7 @@
  */
 #include "graph_internal.h"
 
-/* ---- uses ---------------------------------------------------------------------------------------------- */
+/* ---- uses ------------------------------------------------------------------------------------ */
 
 void gt_graph_changed(gt_graph *graph)
 {
@@ -96,7 +96,7 @@ gantry_status gt_graph_uses(gt_graph *graph, uint32_t value, const gt_use **out_
     return GANTRY_OK;
 }
 
-/* ---- order --------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* Depth first from the nodes in the file's order: each node right after the last one it needs. That is the
  * file's order where it is one, and puts what a rewrite adds beside what it replaces. */

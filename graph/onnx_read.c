@@ -11,7 +11,7 @@
 #define NEWEST_OPSET 28
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw_data is little-endian and used as it is");
 
-/* ---- texts --------------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at text, 0 when it is none. */
 static size_t utf8_length(const uint8_t *text, size_t left)
@@ -96,7 +96,7 @@ bool gt_bytes_are(gt_bytes bytes, const char *text)
     return gt_bytes_equal(bytes, (gt_bytes){strlen(text), (uint8_t *)(uintptr_t)text});
 }
 
-/* ---- opsets and metadata ------------------------------------------------------------------------------- */
+/* ---- opsets and metadata --------------------------------------------------------------------- */
 
 static gantry_status read_opset(gt_reader *reader, const GtOnnx__OperatorSetId *proto, const char *where,
                                 gt_opset *out_opset)
@@ -202,7 +202,7 @@ static gantry_status read_model_opsets(gt_reader *reader)
     return GANTRY_OK;
 }
 
-/* ---- the skeleton -------------------------------------------------------------------------------------- */
+/* ---- the skeleton ---------------------------------------------------------------------------- */
 
 typedef struct unpack_memory {
     gt_arena *arena;
@@ -288,7 +288,7 @@ static gantry_status read_skeleton(gt_reader *reader)
     return settle_captures(reader);
 }
 
-/* ---- entry --------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 static gantry_status reader_begin(gt_reader *reader, gt_allocator *allocator, const gt_read_limits *limits,
                                   const char *what, gantry_error *err)

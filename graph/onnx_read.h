@@ -83,7 +83,7 @@ static inline gantry_status gt_read_no_memory(gt_reader *reader)
     return gt_out_of_memory(reader->err, GANTRY_STAGE_LOAD);
 }
 
-/* ---- texts: onnx_read.c ---- */
+/* ---- texts: onnx_read.c ---------------------------------------------------------------------- */
 
 /* Valid UTF-8 without NUL as it is; other bytes as \xHH. In the arena; NULL when out of memory. */
 const char *gt_read_text(gt_reader *reader, gt_arena *arena, gt_bytes bytes);
@@ -98,7 +98,7 @@ bool gt_bytes_are(gt_bytes bytes, const char *text);
 gantry_status gt_read_opsets(gt_reader *reader, GtOnnx__OperatorSetId *const *imports, size_t count,
                              const char *where, gt_opset **out_opsets, uint32_t *out_count);
 
-/* ---- graphs: onnx_read_graph.c ---- */
+/* ---- graphs: onnx_read_graph.c --------------------------------------------------------------- */
 
 /* Reads into scope->graph, which is new. */
 gantry_status gt_read_graph(gt_reader *reader, gt_scope *scope, const GtOnnx__Graph *proto);
@@ -116,7 +116,7 @@ bool gt_scope_set(gt_scope *scope, gt_bytes name, uint32_t value);
 gantry_status gt_read_hints(gt_reader *reader, gt_scope *scope, GtOnnx__ValueInfo *const *infos,
                             size_t count);
 
-/* ---- nodes ---- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 gantry_status gt_read_nodes(gt_reader *reader, gt_scope *scope, GtOnnx__Node *const *nodes, size_t count);
 gantry_status gt_read_attributes(gt_reader *reader, gt_scope *scope, const GtOnnx__Node *proto,
@@ -131,7 +131,7 @@ gantry_status gt_read_constant_node(gt_reader *reader, gt_scope *scope, const Gt
 /* The type field, or for old files the one that is filled. */
 int32_t gt_attribute_type(const GtOnnx__Attribute *attribute);
 
-/* ---- functions: onnx_read_function.c ---- */
+/* ---- functions: onnx_read_function.c --------------------------------------------------------- */
 
 /* Finds all functions, refuses recursion, and checks how many nodes the model has when they are in place. */
 gantry_status gt_read_functions(gt_reader *reader);
@@ -142,7 +142,7 @@ gantry_status gt_inline_function(gt_reader *reader, gt_scope *scope, const GtOnn
                                  const GtOnnx__Function *function, const char *name, const uint32_t *inputs,
                                  const uint32_t *outputs);
 
-/* ---- tensors ---- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 gantry_status gt_read_constant(gt_reader *reader, const GtOnnx__Tensor *proto, const char *name,
                                uint32_t *out_constant);

@@ -35,7 +35,7 @@ int32_t gt_attribute_type(const GtOnnx__Attribute *a)
     return 0;
 }
 
-/* ---- references ---------------------------------------------------------------------------------------- */
+/* ---- references ------------------------------------------------------------------------------ */
 
 static const GtOnnx__Attribute *find_attribute(GtOnnx__Attribute *const *attributes, size_t count,
                                                gt_bytes name)
@@ -70,7 +70,7 @@ gantry_status gt_resolve_attribute(gt_reader *reader, gt_scope *scope, const GtO
     return GANTRY_OK;
 }
 
-/* ---- plain attributes ---------------------------------------------------------------------------------- */
+/* ---- plain attributes ------------------------------------------------------------------------ */
 
 static const char *const *read_strings(gt_reader *reader, const gt_bytes *strings, size_t count)
 {
@@ -139,7 +139,7 @@ static gantry_status read_value(gt_reader *reader, const GtOnnx__Attribute *a, c
         node->name, node->op_type, gt_attribute_type(a));
 }
 
-/* ---- all attributes of a node -------------------------------------------------------------------------- */
+/* ---- all attributes of a node ---------------------------------------------------------------- */
 
 typedef struct filler {
     gt_scope *scope;
@@ -229,7 +229,7 @@ gantry_status gt_read_attributes(gt_reader *reader, gt_scope *scope, const GtOnn
     return node->bodies ? GANTRY_OK : gt_read_no_memory(reader);
 }
 
-/* ---- Constant ------------------------------------------------------------------------------------------ */
+/* ---- Constant -------------------------------------------------------------------------------- */
 
 /* The plain forms, as bytes of a constant of rank 0 or 1. */
 static gantry_status plain_constant(gt_reader *reader, const GtOnnx__Attribute *a, gt_constant *out)

@@ -21,7 +21,7 @@ typedef struct location {
     uint64_t offset, length;
 } location;
 
-/* ---- what the tensor says ------------------------------------------------------------------------------ */
+/* ---- what the tensor says -------------------------------------------------------------------- */
 
 static gantry_status read_number(gt_reader *reader, const char *name, const char *key, gt_bytes text,
                                  uint64_t *out_number)
@@ -70,7 +70,7 @@ static gantry_status read_location(gt_reader *reader, const GtOnnx__Tensor *prot
     return out->path ? GANTRY_OK : gt_read_no_memory(reader);
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------ */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 /* For kernels before 5.6 and sandboxes that know no openat2: the same rule by name, without its certainty
  * against somebody who swaps links at this moment. */
@@ -146,7 +146,7 @@ static gantry_status find_file(gt_reader *reader, const char *name, const char *
                                                                               : gt_read_no_memory(reader);
 }
 
-/* ---- entry --------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 static gantry_status check_range(gt_reader *reader, const gt_constant *c, const location *where)
 {

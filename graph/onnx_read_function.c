@@ -17,7 +17,7 @@ typedef struct gt_function_state {
 #define ITEMS_PER_NODE 16u
 #define TENSOR_BYTES_PER_NODE 4096u
 
-/* ---- finding ------------------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 /* The three parts with their lengths, so that no two keys are equal by accident. */
 static gantry_status function_key(gt_reader *reader, gt_bytes domain, gt_bytes name, gt_bytes overload,
@@ -62,7 +62,7 @@ gantry_status gt_find_function(gt_reader *reader, const GtOnnx__Node *node,
     return GANTRY_OK;
 }
 
-/* ---- checking ------------------------------------------------------------------------------------------ */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 typedef struct checker {
     gt_reader *reader;
@@ -186,7 +186,7 @@ gantry_status gt_read_functions(gt_reader *reader)
     return cost_of_nodes(&c, proto->graph->node, proto->graph->n_node, &cost);
 }
 
-/* ---- inlining ------------------------------------------------------------------------------------------ */
+/* ---- inlining -------------------------------------------------------------------------------- */
 
 /* An output that no node of the function writes for the caller: an input passed through, or a name given
  * twice. */

@@ -5,7 +5,7 @@
 /* An input its caller left out has value GT_NONE in a scope; this is a name that is not there. */
 #define NOT_THERE (UINT32_MAX - 1)
 
-/* ---- scopes -------------------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 static uint32_t scope_get(const gt_scope *scope, gt_bytes name)
 {
@@ -58,7 +58,7 @@ gantry_status gt_scope_declare(gt_reader *reader, gt_scope *scope, gt_bytes name
     return gt_scope_set(scope, name, *out_value) ? GANTRY_OK : gt_read_no_memory(reader);
 }
 
-/* ---- captures ------------------------------------------------------------------------------------------ */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 typedef struct capture_key {
     const gt_graph *graph;
@@ -121,7 +121,7 @@ gantry_status gt_scope_find(gt_reader *reader, gt_scope *scope, gt_bytes name, u
     return GANTRY_OK;
 }
 
-/* ---- types --------------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static gantry_value_kind kind_of(const GtOnnx__Type *type)
 {
@@ -198,7 +198,7 @@ gantry_status gt_read_hints(gt_reader *reader, gt_scope *scope, GtOnnx__ValueInf
     return GANTRY_OK;
 }
 
-/* ---- inputs and initializers --------------------------------------------------------------------------- */
+/* ---- inputs and initializers ----------------------------------------------------------------- */
 
 /* Before IR 4 every initializer had to be an input too, so being one says nothing: such a value is a
  * constant. Later it means a default that the caller may replace. */
@@ -312,7 +312,7 @@ static gantry_status read_values(gt_reader *reader, gt_scope *scope, const GtOnn
     return status == GANTRY_OK ? read_initializers(reader, scope, proto) : status;
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static gantry_status read_outputs(gt_reader *reader, gt_scope *scope, const GtOnnx__Graph *proto)
 {

@@ -2,7 +2,7 @@
  */
 #include "onnx_read.h"
 
-/* ---- names --------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool is_taken(const gt_reader *reader, const char *name)
 {
@@ -62,7 +62,7 @@ static gantry_status add_source(gt_reader *reader, const GtOnnx__Node *node, con
     return GANTRY_OK;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 /* An output of a function which the caller has a value for; true once for each. */
 static bool claim_pending(gt_scope *scope, gt_bytes name)
@@ -109,7 +109,7 @@ static gantry_status declare_outputs(gt_reader *reader, gt_scope *scope, GtOnnx_
     return GANTRY_OK;
 }
 
-/* ---- one node ------------------------------------------------------------------------------------------ */
+/* ---- one node -------------------------------------------------------------------------------- */
 
 static gantry_status find_opset(gt_reader *reader, const gt_scope *scope, const GtOnnx__Node *node,
                                 const char *name, int32_t *out_opset)

@@ -36,7 +36,7 @@ static const char *field_name(uint32_t number)
     return number < sizeof names / sizeof *names && names[number] ? names[number] : "no field";
 }
 
-/* ---- type and shape ------------------------------------------------------------------------------------ */
+/* ---- type and shape -------------------------------------------------------------------------- */
 
 /* "float32[2,3]", for errors; in temp. */
 static const char *show_shape(gt_reader *reader, gantry_dtype dtype, const int64_t *dims, size_t rank)
@@ -100,7 +100,7 @@ static gantry_status read_shape(gt_reader *reader, const GtOnnx__Tensor *proto, 
     return GANTRY_OK;
 }
 
-/* ---- typed values -------------------------------------------------------------------------------------- */
+/* ---- typed values ---------------------------------------------------------------------------- */
 
 typedef struct decoder {
     gt_reader *reader;
@@ -237,7 +237,7 @@ static gantry_status read_typed(gt_reader *reader, const gt_onnx_record *record,
     return GANTRY_OK;
 }
 
-/* ---- raw and external ---------------------------------------------------------------------------------- */
+/* ---- raw and external ------------------------------------------------------------------------ */
 
 static gantry_status read_raw(gt_reader *reader, const gt_onnx_record *record, const char *name,
                               gt_constant *out)
@@ -299,7 +299,7 @@ static gantry_status read_dense(gt_reader *reader, const GtOnnx__Tensor *proto, 
     return read_data(reader, proto, name, count, out);
 }
 
-/* ---- entry --------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 gantry_status gt_read_constant(gt_reader *reader, const GtOnnx__Tensor *proto, const char *name,
                                uint32_t *out_constant)
@@ -337,7 +337,7 @@ gantry_status gt_read_tensor(gt_reader *reader, const GtOnnx__Tensor *proto, con
     return GANTRY_OK;
 }
 
-/* ---- sparse -------------------------------------------------------------------------------------------- */
+/* ---- sparse ---------------------------------------------------------------------------------- */
 
 /* Row-major position of entry k; false when it is not inside, and *out_index is the number that is not. */
 static bool sparse_position(const int64_t *indices, uint32_t width, uint64_t k, const gt_constant *dense,

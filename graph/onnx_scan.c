@@ -183,7 +183,7 @@ static const uint8_t wire_types[] = {
     [TYPED] = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 5,
 };
 
-/* ---- the wire ------------------------------------------------------------------------------------------ */
+/* ---- the wire -------------------------------------------------------------------------------- */
 
 const char *gt_onnx_next_varint(const uint8_t *bytes, uint64_t end, uint64_t *inout_at, uint64_t *out_value)
 {
@@ -241,7 +241,7 @@ const char *gt_onnx_next_field(const uint8_t *bytes, uint64_t end, uint64_t *ino
     return NULL;
 }
 
-/* ---- the skeleton -------------------------------------------------------------------------------------- */
+/* ---- the skeleton ---------------------------------------------------------------------------- */
 
 typedef struct frame {
     uint8_t message;
@@ -310,7 +310,7 @@ static gantry_status charge(scanner *s, uint64_t bytes)
                    s->what, (unsigned long long)MAX_UNPACKED_BYTES);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static gantry_status open_message(scanner *s, message_kind message, uint64_t begin, uint64_t end)
 {
@@ -357,7 +357,7 @@ static gantry_status close_message(scanner *s)
     return GANTRY_OK;
 }
 
-/* ---- fields -------------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static gantry_status copy_field(scanner *s, field_kind kind, const gt_onnx_field *field)
 {

@@ -29,8 +29,7 @@ typedef struct schedule {
     uint32_t partition_count;
 } schedule;
 
-/* ---- the heaps
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the heaps ------------------------------------------------------------------------------- */
 
 static void heap_push(const schedule *s, ready_heap *heap, uint32_t unit)
 {
@@ -57,8 +56,7 @@ static uint32_t heap_pop(const schedule *s, ready_heap *heap)
     return top;
 }
 
-/* ---- setting up
- * -------------------------------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static bool make_schedule(schedule *s)
 {
@@ -135,8 +133,7 @@ static gantry_status sort_by_segment(schedule *s, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- scheduling
- * -------------------------------------------------------------------------------------------------- */
+/* ---- scheduling ------------------------------------------------------------------------------ */
 
 /* A unit of a later segment that becomes ready is found when its segment begins. */
 static void release_users(schedule *s, uint32_t unit)
@@ -218,8 +215,7 @@ static void find_schedule(schedule *s)
         run_schedule(s, best);
 }
 
-/* ---- partitions
- * ------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 typedef struct partition_builder {
     gt_placer *placer;

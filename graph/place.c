@@ -28,8 +28,7 @@ static gantry_status check_arguments(const gt_placer *placer, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- choice
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 /* The executor runs a control node when every refusal says no more than that the provider has no control
  * flow. */
@@ -57,8 +56,7 @@ static void choose_provider(gt_placer *placer, uint32_t index)
     placer->executor[index] = 1;
 }
 
-/* ---- nobody supports it
- * ------------------------------------------------------------------------------------------ */
+/* ---- nobody supports it ---------------------------------------------------------------------- */
 
 static void describe_types(const gt_graph *graph, const gt_node *node, gt_text *text)
 {
@@ -133,8 +131,7 @@ static gantry_status choose_all(gt_placer *placer, gantry_error *err)
     return count ? unsupported(placer, first, count, err) : GANTRY_OK;
 }
 
-/* ---- the straight line
- * ------------------------------------------------------------------------------------------- */
+/* ---- the straight line ----------------------------------------------------------------------- */
 
 static void forget_units(gt_placer *placer)
 {

@@ -72,8 +72,7 @@ static double value_moves_ns(const gt_placer *placer, uint32_t source, const uin
     return leaves ? ns + to_host_ns(placer, source, bytes) : ns;
 }
 
-/* ---- who reads what where
- * ---------------------------------------------------------------------------------------- */
+/* ---- who reads what where -------------------------------------------------------------------- */
 
 static uint32_t *readers_of(const cost_state *state, uint32_t value)
 {
@@ -135,8 +134,7 @@ static double units_ns(const gt_placer *placer, bool all_host)
     return ns;
 }
 
-/* ---- islands
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- islands --------------------------------------------------------------------------------- */
 
 static uint32_t find_root(uint32_t *parent, uint32_t unit)
 {
@@ -211,8 +209,7 @@ static void list_islands(cost_state *state, bool by_domain)
     state->first[state->island_count] = count;
 }
 
-/* ---- one island
- * -------------------------------------------------------------------------------------------------- */
+/* ---- one island ------------------------------------------------------------------------------ */
 
 static void touch(cost_state *state, uint32_t value)
 {
@@ -399,8 +396,7 @@ static gantry_status move_until_stable(cost_state *state, uint8_t level, bool *i
     return GANTRY_OK;
 }
 
-/* ---- all on the host
- * --------------------------------------------------------------------------------------------- */
+/* ---- all on the host ------------------------------------------------------------------------- */
 
 static bool host_takes_all(const gt_placer *placer)
 {

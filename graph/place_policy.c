@@ -2,8 +2,7 @@
  * refusals, the precision policy, pins, and the rule that shape arithmetic stays on the host. */
 #include "place_parts.h"
 
-/* ---- precision
- * --------------------------------------------------------------------------------------------------- */
+/* ---- precision ------------------------------------------------------------------------------- */
 
 static bool is_float(gantry_dtype dtype)
 {
@@ -111,8 +110,7 @@ uint32_t gt_policies_count_below(gt_placer *placer)
     return count;
 }
 
-/* ---- pins
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- pins ------------------------------------------------------------------------------------ */
 
 typedef struct pin_table {
     gt_map names; /* pin.node -> index */
@@ -229,8 +227,7 @@ static gantry_status apply_pins(gt_placer *placer, const pin_table *table, uint8
     return GANTRY_OK;
 }
 
-/* ---- shape arithmetic
- * -------------------------------------------------------------------------------------------- */
+/* ---- shape arithmetic ------------------------------------------------------------------------ */
 
 /* Small, and made of whole numbers or conditions: what sizes are computed from. */
 static bool is_host_number(const gt_placer *placer, uint32_t value_id)
@@ -308,8 +305,7 @@ static gantry_status apply_host_policy(gt_placer *placer, const uint8_t *pinned,
     return status;
 }
 
-/* ---- all together
- * ------------------------------------------------------------------------------------------------ */
+/* ---- all together ---------------------------------------------------------------------------- */
 
 gantry_status gt_policies_apply_late(gt_placer *placer, gantry_error *err)
 {

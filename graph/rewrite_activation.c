@@ -43,7 +43,7 @@ typedef struct activation_match {
     double tolerance;
 } activation_match;
 
-/* ---- polynomials ---- */
+/* ---- polynomials ----------------------------------------------------------------------------- */
 
 static bool multiply(const polynomial *a, const polynomial *b, polynomial *out)
 {
@@ -91,7 +91,7 @@ static bool equals(const polynomial *p, const polynomial *wanted, double toleran
     return true;
 }
 
-/* ---- reading a value as a polynomial ---- */
+/* ---- reading a value as a polynomial --------------------------------------------------------- */
 
 static bool read_polynomial(activation_match *match, uint32_t value, int depth, polynomial *out);
 
@@ -167,7 +167,7 @@ static bool read_polynomial(activation_match *match, uint32_t value, int depth, 
     return true;
 }
 
-/* ---- the argument of T: which value is x ---- */
+/* ---- the argument of T: which value is x ----------------------------------------------------- */
 
 static uint32_t collect_candidates(const gt_rewrite_context *context, uint32_t value, int depth,
                                    uint32_t *candidates, uint32_t count)
@@ -197,7 +197,7 @@ static bool match_argument(activation_match *match, uint32_t argument, const pol
     return false;
 }
 
-/* ---- from T down to the result ---- */
+/* ---- from T down to the result --------------------------------------------------------------- */
 
 /* Finds the result below value, which depends on T, and takes the nodes that it is made of. */
 static uint32_t match_result(activation_match *match, uint32_t value, int depth, const polynomial *wanted)
@@ -222,7 +222,7 @@ static uint32_t match_result(activation_match *match, uint32_t value, int depth,
     return GT_NONE;
 }
 
-/* ---- the rules ---- */
+/* ---- the rules ------------------------------------------------------------------------------- */
 
 /* Roundings of the written constants: of floats to their type, of halves to theirs and through one product.
  */

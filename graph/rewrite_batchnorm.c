@@ -7,7 +7,7 @@
 static const char *const convolutions[] = {"Conv", "ConvTranspose", NULL};
 static const char *const products[] = {"Gemm", "MatMul", NULL};
 
-/* ---- batch normalization ---- */
+/* ---- batch normalization --------------------------------------------------------------------- */
 
 static bool is_training(const gt_rewrite_context *context, const gt_node *node)
 {
@@ -82,7 +82,7 @@ gantry_status gt_rewrite_gemm_batchnorm(gt_rewrite_context *context, gt_graph *g
     return fold_batchnorms(context, graph, products, out_changed, err);
 }
 
-/* ---- constant factors and addends ---- */
+/* ---- constant factors and addends ------------------------------------------------------------ */
 
 /* One number for each channel when the constant broadcasts along channels only, else NULL. */
 static double *per_channel(gt_rewrite_context *context, uint32_t value, int32_t rank, uint64_t channels)

@@ -36,7 +36,7 @@ const char *gt_rewrite_pattern_guard(const gt_rewrite_context *context, const gt
     return NULL;
 }
 
-/* ---- the body ---- */
+/* ---- the body -------------------------------------------------------------------------------- */
 
 typedef struct body_maker {
     gt_rewrite_context *context;
@@ -146,7 +146,7 @@ static gantry_status make_body(gt_rewrite_context *context, const gt_rewrite_pat
     return status;
 }
 
-/* ---- the node ---- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 static gantry_status add_composite(gt_rewrite_context *context, const gt_rewrite_pattern *pattern,
                                    uint32_t *out_node, gantry_error *err)

@@ -335,7 +335,7 @@ gantry_status gt_rewrite_fold(gt_rewrite_context *context, gt_graph *graph, bool
     return status;
 }
 
-/* ---- what inference knows ---- */
+/* ---- what inference knows -------------------------------------------------------------------- */
 
 /* The bytes of a value all of whose elements are constant expressions; NULL: it is no such value, or memory
  * ran out. */
@@ -406,7 +406,7 @@ gantry_status gt_rewrite_shape_fold(gt_rewrite_context *context, gt_graph *graph
     return GANTRY_OK;
 }
 
-/* ---- notes ---- */
+/* ---- notes ----------------------------------------------------------------------------------- */
 
 static bool reads_only_derived(const gt_graph *graph, const gt_node *node, const uint8_t *derived)
 {

@@ -119,7 +119,7 @@ static uint32_t same_pad(gt_rewrite_context *context, const gt_node *node, const
     return node->inputs[0];
 }
 
-/* ---- arithmetic with a neutral element ---- */
+/* ---- arithmetic with a neutral element ------------------------------------------------------- */
 
 static bool is_all(const gt_rewrite_context *context, uint32_t value, double number)
 {
@@ -183,7 +183,7 @@ static uint32_t same_sub(gt_rewrite_context *context, const gt_node *node, const
     return same_without(context, node, 1, 0.0);
 }
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *op_type;
@@ -238,7 +238,7 @@ static gantry_status pass_through(gt_rewrite_context *context, uint32_t id, uint
     return remove_idle_chain(context, from, err);
 }
 
-/* ---- transposes ---- */
+/* ---- transposes ------------------------------------------------------------------------------ */
 
 /* The permutation in force; false when the rank is not known or the attribute is no permutation. */
 static bool permutation_of(const gt_rewrite_context *context, const gt_node *node, int64_t *out_perm,

@@ -77,7 +77,7 @@ const char *gt_rewrite_check_linear(const gt_rewrite_context *context, gt_rewrit
     return inout_linear->rows_of_group || !inout_linear->rows ? NULL : "rank";
 }
 
-/* ---- weights ---- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static bool scale_run(gantry_dtype dtype, const char *from, char *to, uint64_t first, uint64_t count,
                       double factor)
@@ -128,7 +128,7 @@ static gantry_status scale_weights(gt_rewrite_context *context, const gt_rewrite
     return GANTRY_OK;
 }
 
-/* ---- bias ---- */
+/* ---- bias ------------------------------------------------------------------------------------ */
 
 /* A bias as rows of one number for each channel: rows is 1, or that of a Gemm's C matrix. */
 typedef struct bias_table {
@@ -183,7 +183,7 @@ static gantry_status add_bias(gt_rewrite_context *context, const gt_rewrite_line
     return GANTRY_OK;
 }
 
-/* ---- both ---- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* A MatMul takes no bias: it computes the product, and an Add with the bias computes what next did. */
 static gantry_status absorb_into_matmul(gt_rewrite_context *context, gt_rewrite_linear *linear, uint32_t bias,

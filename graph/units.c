@@ -76,8 +76,7 @@ gantry_status gt_units_form(gt_placer *placer, gantry_error *err)
     return GANTRY_OK;
 }
 
-/* ---- composites
- * -------------------------------------------------------------------------------------------------- */
+/* ---- composites ------------------------------------------------------------------------------ */
 
 static bool types_known(const gt_graph *graph)
 {

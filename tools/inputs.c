@@ -15,9 +15,7 @@ static int file_error(const char *what, const gantry_error *err)
     return CLI_FILE;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* "NAME=FILE" renames the one tensor of a file; a plain FILE keeps the names it has. */
 static int read_file(const char *spec, io_tensors *inputs)
@@ -56,9 +54,7 @@ static int append(io_tensors *list, io_tensor tensor)
     return CLI_OK;
 }
 
-/* ---- random values
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- random values --------------------------------------------------------------------------- */
 
 /* splitmix64: small, seeded, the same everywhere. */
 static uint64_t next_random(uint64_t *state)
@@ -157,9 +153,7 @@ static int make_random(const cli_args *args, const gantry_value_info *info, uint
     return append(inputs, tensor);
 }
 
-/* ---- binding
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static int gather_inputs(const cli_args *args, cli_session *session)
 {
@@ -226,9 +220,7 @@ int cli_bind_inputs(const cli_args *args, cli_session *session)
     return code;
 }
 
-/* ---- outputs
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 static int borrow_output(const cli_session *session, uint32_t index, io_tensor *out_tensor)
 {
@@ -256,9 +248,7 @@ int cli_write_outputs(const char *path, const cli_session *session)
     return code;
 }
 
-/* ---- checking
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 static double half_value(uint16_t bits)
 {

@@ -31,9 +31,7 @@ int cli_fail(const char *what, const gantry_error *err)
     return err->code == GANTRY_INVALID_ARGUMENT ? CLI_USAGE : CLI_MODEL;
 }
 
-/* ---- plugins
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- plugins --------------------------------------------------------------------------------- */
 
 static bool is_known(gantry_runtime *runtime, const char *name)
 {
@@ -99,9 +97,7 @@ int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime)
     return CLI_OK;
 }
 
-/* ---- sessions
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 static int set_option(gantry_options *options, const char *key, const char *value)
 {

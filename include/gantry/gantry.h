@@ -75,7 +75,7 @@ GANTRY_API gantry_status gantry_runtime_provider(const gantry_runtime *runtime, 
 /* Calls to the allocator since the runtime was created: what a steady-state run does not add to. */
 GANTRY_API uint64_t gantry_runtime_allocation_count(const gantry_runtime *runtime);
 
-/* ---- memory of a domain ----------------------------------------------------------------------- */
+/* ---- memory of a domain ---------------------------------------------------------------------- */
 
 /* Memory that stays on a device, for inputs and outputs named in the option bind.TENSOR. domain is a name
  * such as "cuda:0", or "host". Free it with the same runtime and domain, when no run has it bound any more.

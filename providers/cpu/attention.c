@@ -164,7 +164,7 @@ static gantry_status attention_run(const void *opaque, const cpu_call *call)
     return GANTRY_OK;
 }
 
-/* ---- making ---- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* How heads lie in a tensor of rank 3 or 4. */
 static gantry_status view_heads(cpu_build *build, const cpu_tensor *tensor, int64_t heads,

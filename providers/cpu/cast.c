@@ -87,7 +87,7 @@ static const convert_fn converts[GANTRY_DTYPE_COUNT][GANTRY_DTYPE_COUNT] = {
             ENTRIES(u8, GANTRY_UINT8) ENTRIES(u16, GANTRY_UINT16) ENTRIES(u32, GANTRY_UINT32)
                 ENTRIES(u64, GANTRY_UINT64) ENTRIES(u8, GANTRY_BOOL)};
 
-/* ---- load: to float32 or int8 / uint8 ---- */
+/* ---- load: to float32 or int8 / uint8 -------------------------------------------------------- */
 
 static void load_f16(const void *in, int64_t begin, void *out, int64_t n)
 {
@@ -127,7 +127,7 @@ LOAD(i4, int8_t, (int)(packed(in, begin + k, 4) ^ 8u) - 8)
 LOAD(u2, uint8_t, packed(in, begin + k, 2))
 LOAD(i2, int8_t, (int)(packed(in, begin + k, 2) ^ 2u) - 2)
 
-/* ---- store: from float32 or int8 / uint8 ---- */
+/* ---- store: from float32 or int8 / uint8 ----------------------------------------------------- */
 
 static void store_f16(const void *in, void *out, int64_t begin, int64_t n, int mode)
 {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* ---- BatchNormalization: y = x * factor[c] + shift[c], made from the statistics at each run ---- */
+/* ---- BatchNormalization: y = x * factor[c] + shift[c], made from the statistics at each run -- */
 
 typedef struct batch_state {
     int64_t batches, channels, inner;
@@ -136,7 +136,7 @@ gantry_status cpu_make_batch_norm(cpu_build *build, cpu_kernel *out_kernel)
 }
 
 /* ---- InstanceNormalization, GroupNormalization: each group of channels of each batch has its own statistics
- * ---- */
+ */
 
 typedef struct group_state {
     int64_t batches, groups, channels, inner; /* channels of a group */
@@ -248,7 +248,7 @@ gantry_status cpu_make_group_norm(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_group_plain, out_kernel);
 }
 
-/* ---- LRN: a window over channels ---- */
+/* ---- LRN: a window over channels ------------------------------------------------------------- */
 
 typedef struct lrn_state {
     int64_t batches, channels, inner, size;
@@ -328,7 +328,7 @@ gantry_status cpu_make_lrn(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_lrn_f32, in_types, out_types, out_kernel);
 }
 
-/* ---- LpNormalization ---- */
+/* ---- LpNormalization ------------------------------------------------------------------------- */
 
 typedef struct lp_state {
     int64_t outer, n, inner;
@@ -384,7 +384,7 @@ gantry_status cpu_make_lp_norm(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_lp_plain, out_kernel);
 }
 
-/* ---- MeanVarianceNormalization: (x - mean) / (deviation + 1e-9) over axes ---- */
+/* ---- MeanVarianceNormalization: (x - mean) / (deviation + 1e-9) over axes -------------------- */
 
 typedef struct mvn_state {
     cpu_nest kept, reduced;

@@ -221,8 +221,7 @@ const cpu_op_row *cpu_find_op(const char *domain, const char *op);
 
 #define CPU_CLONES GT_CLONES
 
-/* ---- help for makers
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- help for makers ------------------------------------------------------------------------- */
 
 #define CPU_TINY_ELEMENTS                                                                                    \
     16384 /* work below this many elements stays on one thread: a parallel region costs 1-3 us */

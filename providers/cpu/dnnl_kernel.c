@@ -6,9 +6,7 @@
 #include <cblas.h>
 #include <omp.h>
 
-/* ---- opening
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Old OpenBLAS builds are wrong on new CPUs: one product whose result is known decides. */
 static bool sgemv_is_right(void)
@@ -112,9 +110,7 @@ void cpu_dnnl_leave(int before)
     omp_set_num_threads(before);
 }
 
-/* ---- kernels
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 typedef struct kernel_arg {
     int arg;
@@ -296,8 +292,7 @@ gantry_status cpu_dnnl_kernel(cpu_build *build, const_dnnl_primitive_desc_t desc
     return GANTRY_OK;
 }
 
-/* ---- memory descriptors
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- memory descriptors ---------------------------------------------------------------------- */
 
 uint64_t cpu_dnnl_layout_key(const_dnnl_memory_desc_t md)
 {
@@ -410,8 +405,7 @@ dnnl_memory_desc_t cpu_dnnl_describe_tensor(const cpu_build *build, const cpu_te
     return md;
 }
 
-/* ---- post-ops and conversions
- * ---------------------------------------------------------------------------------------------- */
+/* ---- post-ops and conversions ---------------------------------------------------------------- */
 
 static const dnnl_alg_kind_t post_algorithms[] = {
     [CPU_POST_RELU] = dnnl_eltwise_relu,

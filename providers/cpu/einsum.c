@@ -166,7 +166,7 @@ static gantry_status einsum_run(const void *opaque, const cpu_call *call)
     return GANTRY_OK;
 }
 
-/* ---- the equation ---- */
+/* ---- the equation ---------------------------------------------------------------------------- */
 
 /* Labels in the order of the loops. '.' followed by a number stands for an axis of the ellipsis. */
 typedef struct equation {

@@ -8,7 +8,7 @@
 #include <float.h>
 #include <math.h>
 
-/* ---- unary ---- */
+/* ---- unary ----------------------------------------------------------------------------------- */
 
 typedef struct unary_state {
     cpu_unary_fn row;
@@ -211,7 +211,7 @@ static gantry_status make_bitwise_not(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_unary_row(build, rows[cpu_dtype_size(build->inputs[0].dtype)], NULL, out_kernel);
 }
 
-/* ---- two and more operands ---- */
+/* ---- two and more operands ------------------------------------------------------------------- */
 
 /* out = ((in0 op in1) op in2) ..., then divided by `divisor` when that is not 0 (Mean). */
 typedef struct fold_state {
@@ -364,7 +364,7 @@ static gantry_status make_pow(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_pow_plain, in_types, out_types, out_kernel);
 }
 
-/* ---- Where ---- */
+/* ---- Where ----------------------------------------------------------------------------------- */
 
 typedef struct where_state {
     cpu_nest nest;
@@ -411,7 +411,7 @@ static gantry_status make_where(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- Clip with bounds that are inputs ---- */
+/* ---- Clip with bounds that are inputs -------------------------------------------------------- */
 
 typedef struct clip_state {
     cpu_binary_row raise, lower;
@@ -486,7 +486,7 @@ static gantry_status make_clip(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_clip_plain, out_kernel);
 }
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define UNARY_ROW(name, set)                                                                                 \
     {                                                                                                        \

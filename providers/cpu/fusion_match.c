@@ -4,8 +4,7 @@
 
 #include <math.h>
 
-/* ---- activations
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 bool cpu_read_scalar(const cpu_program *program, const gantry_compile_args *args,
                      const gantry_node_view *node, uint32_t input, float *inout_value)
@@ -81,9 +80,7 @@ static cpu_post_match match_activation(const cpu_program *program, const gantry_
     return (cpu_post_match){0};
 }
 
-/* ---- additions
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- additions ------------------------------------------------------------------------------- */
 
 static int64_t known_count(const gantry_value_view *value)
 {

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-/* ---- what quantizes ---- */
+/* ---- what quantizes -------------------------------------------------------------------------- */
 
 static bool is_op(const gantry_node_view *node, const char *op)
 {
@@ -85,7 +85,7 @@ bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params)
     return out_params->scalar && !is_constant(q, out_params->value);
 }
 
-/* ---- groups ---- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Adds a node that the group computes; false when it has too many. */
 bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node)
@@ -139,7 +139,7 @@ static void strip_posts(const cpu_qdq *q, cpu_qdq_match *m, uint32_t *inout_valu
     }
 }
 
-/* ---- centers: what a group computes ---- */
+/* ---- centers: what a group computes ---------------------------------------------------------- */
 
 /* A bias in the integers of the sums: scale s_x * s_w[c], no zero point. */
 static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w, uint32_t bias,
@@ -364,7 +364,7 @@ static const char *match_center(const cpu_qdq *q, uint32_t value, const cpu_qpar
     return "the operator before it has no integer kernel";
 }
 
-/* ---- recording ---- */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static void record(const cpu_qdq *q, const char *rule, uint32_t count, const uint32_t *ids, const char *guard)
 {
@@ -393,7 +393,7 @@ static char *label_of(const cpu_qdq *q, const cpu_qdq_match *m, uint32_t quantiz
     return label;
 }
 
-/* ---- the pass ---- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static void demand(cpu_qdq *q, uint32_t value)
 {

@@ -88,7 +88,7 @@ static bool root_of(cpu_qdq *q, uint32_t value, uint32_t *out_root)
     return kept->found;
 }
 
-/* ---- results ---- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static gantry_tensor tensor_over(gantry_dtype dtype, const int64_t *dims, void *data)
 {

@@ -101,7 +101,7 @@ static int64_t nearest_index(const resize_plan *plan, const resize_axis *axis, f
     return clamp_index((int64_t)low + up, axis->in);
 }
 
-/* ---- weights ---- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static double cubic_weight(double x, double a)
 {
@@ -144,7 +144,7 @@ static void position_weights(const resize_plan *plan, const resize_axis *axis, i
             weight[k] = (float)((double)weight[k] / sum);
 }
 
-/* ---- interpolation of one axis ---- */
+/* ---- interpolation of one axis --------------------------------------------------------------- */
 
 typedef struct resize_pass {
     int64_t outer, in, out, inner, taps;
@@ -238,7 +238,7 @@ static gantry_status resize_run(const void *opaque, const cpu_call *call)
     return GANTRY_OK;
 }
 
-/* ---- making ---- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static bool axis_is_identity(const resize_plan *plan, const resize_axis *axis)
 {

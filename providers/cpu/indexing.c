@@ -38,7 +38,7 @@ static gantry_status name_bad_index(const cpu_call *call, bool wide, int64_t cou
     return cpu_bad_value(call, 1, value, -extent, extent - 1);
 }
 
-/* ---- Gather ---- */
+/* ---- Gather ---------------------------------------------------------------------------------- */
 
 typedef struct gather_state {
     int64_t outer, extent, index_count;
@@ -104,7 +104,7 @@ static gantry_status make_gather(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_unpacked(build, make_gather_plain, out_kernel);
 }
 
-/* ---- GatherElements, ScatterElements: an index for each element ---- */
+/* ---- GatherElements, ScatterElements: an index for each element ------------------------------ */
 
 typedef void (*combine_fn)(void *target, const void *update);
 
@@ -219,7 +219,7 @@ static gantry_status make_gather_elements(cpu_build *build, cpu_kernel *out_kern
     return GANTRY_OK;
 }
 
-/* ---- reductions of scatter ---- */
+/* ---- reductions of scatter ------------------------------------------------------------------- */
 
 #define COMBINE(how, suffix, type, expression)                                                               \
     static void how##_##suffix(void *target, const void *update)                                             \
@@ -298,7 +298,7 @@ static gantry_status make_scatter_elements(cpu_build *build, cpu_kernel *out_ker
     return make_scatter(build, make_scatter_elements_plain, out_kernel);
 }
 
-/* ---- GatherND, ScatterND: index tuples ---- */
+/* ---- GatherND, ScatterND: index tuples ------------------------------------------------------- */
 
 typedef struct tuples_state {
     int64_t batches, tuples;                                 /* tuples of one batch */
@@ -451,7 +451,7 @@ static gantry_status make_scatter_nd(cpu_build *build, cpu_kernel *out_kernel)
     return make_scatter(build, make_scatter_nd_plain, out_kernel);
 }
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define MOVED (CPU_ANY_BYTES | CPU_BIT(GANTRY_COMPLEX128))
 

@@ -161,7 +161,7 @@ void cpu_nest_seek(const cpu_nest *nest, int64_t row, cpu_nest_position *out_pos
 /* To the next row. */
 void cpu_nest_next(const cpu_nest *nest, cpu_nest_position *position);
 
-/* ---- other element types ---- */
+/* ---- other element types --------------------------------------------------------------------- */
 
 /* Makes the node with another maker that sees input k as in_types[k] and output k as out_types[k], and wraps
  * it in conversions. A type that is the operand's own needs none. */

@@ -5,7 +5,7 @@
 #include "copy.h"
 #include "random.h"
 
-/* ---- views ---- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 gantry_status cpu_make_view(cpu_build *build, cpu_kernel *out_kernel)
 {
@@ -44,7 +44,7 @@ static gantry_status make_dropout(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- Transpose, DepthToSpace, SpaceToDepth: permutations ---- */
+/* ---- Transpose, DepthToSpace, SpaceToDepth: permutations ------------------------------------- */
 
 /* Output axis k is input axis order[k] of a tensor with extents dims. */
 static gantry_status make_permutation(cpu_build *build, uint32_t rank, const int64_t *dims,
@@ -115,7 +115,7 @@ static gantry_status make_space_to_depth(cpu_build *build, cpu_kernel *out_kerne
     return make_permutation(build, 6, dims, crd ? column_first : depth_first, out_kernel);
 }
 
-/* ---- Expand, Tile ---- */
+/* ---- Expand, Tile ---------------------------------------------------------------------------- */
 
 static gantry_status make_expand(cpu_build *build, cpu_kernel *out_kernel)
 {
@@ -159,7 +159,7 @@ static gantry_status make_tile(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_copy(build, rank, dims, target, source, 0, out_kernel);
 }
 
-/* ---- Slice ---- */
+/* ---- Slice ----------------------------------------------------------------------------------- */
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
@@ -234,7 +234,7 @@ static gantry_status make_slice(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- Concat, Split: rows of several tensors ---- */
+/* ---- Concat, Split: rows of several tensors -------------------------------------------------- */
 
 typedef struct joint_state {
     uint32_t part_count;
@@ -303,7 +303,7 @@ static gantry_status make_split(cpu_build *build, cpu_kernel *out_kernel)
     return make_joint(build, false, axis, out_kernel);
 }
 
-/* ---- Trilu ---- */
+/* ---- Trilu ----------------------------------------------------------------------------------- */
 
 typedef struct trilu_state {
     int64_t planes, rows, columns;
@@ -353,7 +353,7 @@ static gantry_status make_trilu(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define MOVED (CPU_ANY_BYTES | CPU_BIT(GANTRY_COMPLEX128))
 #define NO_STRING (CPU_EVERY & ~CPU_BIT(GANTRY_STRING))

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* ---- Softmax and kin over [outer, n, inner] ---- */
+/* ---- Softmax and kin over [outer, n, inner] -------------------------------------------------- */
 
 typedef enum soft_kind { SOFT_MAX, SOFT_LOG_MAX, HARD_MAX } soft_kind;
 
@@ -181,7 +181,7 @@ static gantry_status make_soft(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_soft_plain, out_kernel);
 }
 
-/* ---- LayerNormalization, RMSNormalization ---- */
+/* ---- LayerNormalization, RMSNormalization ---------------------------------------------------- */
 
 typedef struct layer_state {
     int64_t rows, n;
@@ -332,7 +332,7 @@ gantry_status cpu_make_layer_norm(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_layer_plain, out_kernel);
 }
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const cpu_op_row rows[] = {
     {.op = "Softmax", .domain = "", .types = {CPU_REALS}, .make = make_soft},

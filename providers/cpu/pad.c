@@ -110,7 +110,7 @@ gantry_status cpu_make_pad(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_unpacked(build, make_pad, out_kernel);
 }
 
-/* ---- CenterCropPad: the middle of the input in the middle of the output ---- */
+/* ---- CenterCropPad: the middle of the input in the middle of the output ---------------------- */
 
 static gantry_status make_center_crop_pad(cpu_build *build, cpu_kernel *out_kernel)
 {

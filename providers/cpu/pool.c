@@ -15,8 +15,7 @@ typedef struct pool_state {
     int64_t norm; /* LpPool: its p; 0 for the others */
 } pool_state;
 
-/* ---- plain loops
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- plain loops ----------------------------------------------------------------------------- */
 
 /* The window of one output position, cut to the input: bounds per dim and the count of positions that an
  * average divides by. */
@@ -161,9 +160,7 @@ static gantry_status make_plain(cpu_build *build, const pool_state *pool, cpu_ke
     return GANTRY_OK;
 }
 
-/* ---- oneDNN
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- oneDNN ---------------------------------------------------------------------------------- */
 
 static gantry_status make_in_layout(cpu_build *build, const pool_state *pool, cpu_layout layout,
                                     const_dnnl_primitive_attr_t attributes, cpu_kernel *out_kernel)
@@ -236,8 +233,7 @@ static gantry_status make_pool(cpu_build *build, const pool_state *pool, cpu_ker
     return status == GANTRY_UNSUPPORTED ? make_plain(build, pool, out_kernel) : status;
 }
 
-/* ---- the operators
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the operators --------------------------------------------------------------------------- */
 
 static gantry_status make_window_pool(cpu_build *build, bool average, int64_t norm, cpu_kernel *out_kernel)
 {

@@ -1,9 +1,7 @@
 /* The shapes of MatMul and Gemm, and products in plain C for every type: correct first. */
 #include "product.h"
 
-/* ---- shapes
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Fills the batch part: dims broadcast from the right, strides 0 where an operand has extent 1. */
 static gantry_status fill_batch(cpu_build *build, cpu_product *p, const cpu_tensor *a, const cpu_tensor *b)
@@ -105,8 +103,7 @@ gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product)
     return GANTRY_OK;
 }
 
-/* ---- plain loops
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- plain loops ----------------------------------------------------------------------------- */
 
 /* Rows of one output matrix. Integers wrap, as their unsigned counterparts do. */
 #define PLAIN_ROWS(name, type, sum_type, from_sum)                                                           \

@@ -12,8 +12,7 @@
 
 typedef float vector16 __attribute__((vector_size(64), aligned(4)));
 
-/* ---- the inner kernels: rows x 64 columns
- * -------------------------------------------------------------------------------------- */
+/* ---- the inner kernels: rows x 64 columns ---------------------------------------------------- */
 
 static inline __attribute__((always_inline)) void store_half(float *y, bool add, vector16 a, vector16 b)
 {
@@ -111,8 +110,7 @@ static CPU_CLONES void tail_columns(const float *a, const float *b, int64_t b_ro
             y[n] += a[j] * b[j * b_row + n];
 }
 
-/* ---- one product
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- one product ----------------------------------------------------------------------------- */
 
 typedef struct small_state {
     cpu_product product;

@@ -38,9 +38,7 @@ gantry_status cpu_judge(void *self, const gantry_graph_view *graph, const uint32
 gantry_status cpu_evaluate(void *self, const gantry_graph_view *graph, uint32_t node_index,
                            const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
 
-/* ---- program
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- program --------------------------------------------------------------------------------- */
 
 /* One or more nodes that one kernel computes. */
 typedef struct cpu_group {
@@ -109,8 +107,7 @@ uint64_t cpu_program_memory(void *self, const gantry_program *program);
 /* Joins nodes into groups and records which fusions were made (fusion.c). */
 gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args *args, gantry_error *err);
 
-/* ---- shaped program
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- shaped program -------------------------------------------------------------------------- */
 
 /* Where a stretch of memory comes from in a run. */
 typedef enum cpu_base {

@@ -81,8 +81,7 @@ static void merge_in_place(cpu_shaped *shaped)
     }
 }
 
-/* ---- partition outputs
- * ------------------------------------------------------------------------------------------------- */
+/* ---- partition outputs ----------------------------------------------------------------------- */
 
 typedef struct copy_state {
     size_t bytes;
@@ -168,9 +167,7 @@ static void offer_overwrites(cpu_shaped *shaped)
     }
 }
 
-/* ---- workspace
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- workspace ------------------------------------------------------------------------------- */
 
 static gantry_status plan_workspace(cpu_shaped *shaped, gt_arena *scratch, gantry_error *err)
 {

@@ -18,9 +18,7 @@ typedef struct cpu_context {
     bool bound;
 } cpu_context;
 
-/* ---- context
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- context --------------------------------------------------------------------------------- */
 
 void cpu_context_destroy(void *self, gantry_context *handle)
 {
@@ -95,9 +93,7 @@ gantry_status cpu_context_create(void *self, gantry_shaped *shaped, gantry_conte
     return status;
 }
 
-/* ---- running
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static char *buffer_address(const gantry_buffer *buffer)
 {

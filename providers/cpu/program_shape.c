@@ -23,9 +23,7 @@ typedef struct shaper {
     cpu_states states;
 } shaper;
 
-/* ---- values
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static const gantry_value_view *value_of(const shaper *s, uint32_t value)
 {
@@ -78,8 +76,7 @@ static gantry_status tensor_of(const shaper *s, const gantry_node_view *node, ui
     return count_elements(s, node, value, out_tensor);
 }
 
-/* ---- constants
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 /* The bytes of a constant for the duration of a make: the copy when there is one, else mapped. */
 static gantry_status map_constant(const shaper *s, uint32_t value, cpu_tensor *tensor, bool *out_mapped)
@@ -120,9 +117,7 @@ static gantry_status own_constant(const shaper *s, uint32_t value, cpu_tensor *t
     return GANTRY_OK;
 }
 
-/* ---- steps
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static gantry_status add_storage(shaper *s, cpu_storage storage, uint32_t *out_storage)
 {
@@ -211,9 +206,7 @@ static gantry_status add_step(shaper *s, const cpu_kernel *kernel, uint32_t grou
     return GANTRY_OK;
 }
 
-/* ---- layouts
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* A value that the host computed for this shape and that nobody hands to a run: its elements are kept in the
  * shaped program. */
@@ -269,9 +262,7 @@ static gantry_status place_in(shaper *s, cpu_build *build, uint32_t value, const
     return GANTRY_OK;
 }
 
-/* ---- groups
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* The place of operand k for a run, after the kernel is made. */
 static gantry_status place_input(shaper *s, cpu_build *build, const cpu_group *group,
@@ -535,8 +526,7 @@ static gantry_status shape_group(shaper *s, uint32_t index)
     return GANTRY_OK;
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static gantry_status place_partition_inputs(shaper *s)
 {

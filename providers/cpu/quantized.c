@@ -265,7 +265,7 @@ static gantry_status make_dequantize_linear(cpu_build *build, cpu_kernel *out_ke
     return cpu_make_converted(build, make_dequantize_bytes, in_types, out_types, out_kernel);
 }
 
-/* ---- DynamicQuantizeLinear ---- */
+/* ---- DynamicQuantizeLinear ------------------------------------------------------------------- */
 
 typedef struct dynamic_state {
     int64_t count;

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- ranges ---- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static int32_t quantized(float x, float scale, int32_t zero, int32_t low, int32_t high)
 {
@@ -47,7 +47,7 @@ CPU_CLONES void cpu_qclamp(gantry_dtype dtype, const cpu_qrange *range, void *by
         CLAMP(uint8_t)
 }
 
-/* ---- tables ---- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_state {
     const uint8_t *table;

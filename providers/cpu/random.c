@@ -52,7 +52,7 @@ static uint64_t seed_of(const cpu_build *build)
     return mix(bits + (seed ? 0x100000000u : 0));
 }
 
-/* ---- RandomNormal, RandomUniform ---- */
+/* ---- RandomNormal, RandomUniform ------------------------------------------------------------- */
 
 typedef struct random_work {
     const random_state *state;
@@ -100,7 +100,7 @@ gantry_status cpu_make_random(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_random_f64, in_types, out_types, out_kernel);
 }
 
-/* ---- Bernoulli ---- */
+/* ---- Bernoulli ------------------------------------------------------------------------------- */
 
 static void bernoulli_chunk(void *arg, int64_t begin, int64_t end)
 {
@@ -134,7 +134,7 @@ gantry_status cpu_make_bernoulli(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_bernoulli_f64, in_types, out_types, out_kernel);
 }
 
-/* ---- Multinomial: classes by their unnormalized log-probabilities ---- */
+/* ---- Multinomial: classes by their unnormalized log-probabilities ---------------------------- */
 
 static int64_t draw_class(const double *logs, int64_t classes, double u)
 {
@@ -188,7 +188,7 @@ gantry_status cpu_make_multinomial(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_multinomial_f64, in_types, out_types, out_kernel);
 }
 
-/* ---- Dropout ---- */
+/* ---- Dropout --------------------------------------------------------------------------------- */
 
 static gantry_status dropout_run(const void *opaque, const cpu_call *call)
 {

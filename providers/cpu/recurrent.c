@@ -44,9 +44,7 @@ static size_t map_scratch(const cpu_recurrent *r, char *base, scratch_map *out_m
     return at;
 }
 
-/* ---- products
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct product_job {
     const float *a, *packed;
@@ -73,8 +71,7 @@ static void multiply(const cpu_call *call, product_job job)
         cpu_parallel(call, panels, 1, product_panels, &job);
 }
 
-/* ---- one direction
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- one direction --------------------------------------------------------------------------- */
 
 typedef struct pass {
     const cpu_recurrent *layer;
@@ -234,9 +231,7 @@ static gantry_status run_direction(pass *p)
     return GANTRY_OK;
 }
 
-/* ---- weights
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* W and R lie as [gates*hidden][k]: their transposes are packed. */
 static void pack_part(const cpu_unaligned_f32 *source, int64_t k, int64_t first, int64_t columns,
@@ -315,8 +310,7 @@ static gantry_status pack_constants(cpu_build *build, cpu_recurrent *l)
     return GANTRY_OK;
 }
 
-/* ---- reading the node
- * -------------------------------------------------------------------------------------------------- */
+/* ---- reading the node ------------------------------------------------------------------------ */
 
 static gantry_status read_activations(cpu_build *build, cpu_recurrent *l)
 {

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <strings.h>
 
-/* ---- activations
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 /* exp with a relative error of about 2e-7: 2^n times a polynomial on [-ln2/2, ln2/2]. Branch-free, so that
  * loops over it become vector code. */
@@ -112,9 +111,7 @@ bool cpu_cell_activation_find(const char *name, const float **inout_alpha, uint3
     return false;
 }
 
-/* ---- cells
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void activate(const cpu_recurrent *r, int direction, int which, float *y, int64_t count)
 {

@@ -60,7 +60,7 @@ typedef struct reduce_state {
     size_t in_bytes, out_bytes;
 } reduce_state;
 
-/* ---- folds: fold_<how>_<type>_row and _columns ---- */
+/* ---- folds: fold_<how>_<type>_row and _columns ----------------------------------------------- */
 
 #define FOLD_ROW(how, suffix, type, member, expression)                                                      \
     static void row_##how##_##suffix(const void *row, int64_t n, accumulator *acc)                           \
@@ -205,7 +205,7 @@ static accumulator neutral_of(fold_kind fold, gantry_dtype dtype)
     return a;
 }
 
-/* ---- finishing ---- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 static double finish_float(const reduce_state *state, double a)
 {
@@ -246,7 +246,7 @@ static void store_result(const reduce_state *state, accumulator a, void *out, in
     }
 }
 
-/* ---- running ---- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct reduce_work {
     const reduce_state *state;
@@ -355,7 +355,7 @@ static gantry_status log_sum_exp_run(const void *opaque, const cpu_call *call)
     return GANTRY_OK;
 }
 
-/* ---- making ---- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* Splits the input's axes, reduced where bit is set, into the two nests and the innermost row. */
 static void plan_axes(reduce_state *state, const cpu_tensor *in, uint32_t reduced_bits)

@@ -3,7 +3,7 @@
 
 #include "rows.h"
 
-/* ---- RotaryEmbedding ---- */
+/* ---- RotaryEmbedding ------------------------------------------------------------------------- */
 
 typedef struct rotary_state {
     int64_t batches, sequence, heads, size, rotated; /* rotated: the leading elements of a head that turn */
@@ -102,7 +102,7 @@ gantry_status cpu_make_rotary(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_rotary, out_kernel);
 }
 
-/* ---- SwiGLU: a * sigmoid(alpha * a) * b ---- */
+/* ---- SwiGLU: a * sigmoid(alpha * a) * b ------------------------------------------------------ */
 
 typedef struct swiglu_state {
     int64_t count;

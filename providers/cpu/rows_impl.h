@@ -227,7 +227,7 @@ static void pow_row_scalar(const void *a_row, const void *b_row, void *out, int6
     }
 }
 
-/* ---- reductions of a row: float lanes over blocks, blocks summed in double ---- */
+/* ---- reductions of a row: float lanes over blocks, blocks summed in double ------------------- */
 
 #define SUM_BLOCK 1024
 
@@ -354,7 +354,7 @@ static float dot_f32(const float *a, const float *b, int64_t n)
     return total;
 }
 
-/* ---- small floats and quantized types ---- */
+/* ---- small floats and quantized types -------------------------------------------------------- */
 
 #ifndef ROWS_OWN_F16
 static void f16_to_f32(const uint16_t *in, float *out, int64_t n)

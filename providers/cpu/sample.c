@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- GridSample ---- */
+/* ---- GridSample ------------------------------------------------------------------------------ */
 
 typedef enum padding_mode { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } padding_mode;
 typedef enum sample_mode { SAMPLE_NEAREST, SAMPLE_LINEAR, SAMPLE_CUBIC } sample_mode;
@@ -199,7 +199,7 @@ gantry_status cpu_make_grid_sample(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_grid_f32, in_types, out_types, out_kernel);
 }
 
-/* ---- RoiAlign ---- */
+/* ---- RoiAlign -------------------------------------------------------------------------------- */
 
 typedef struct roi_state {
     int64_t batches, channels, height, width, rois, out_height, out_width;

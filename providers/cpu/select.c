@@ -1,7 +1,7 @@
 /* OneHot, NonZero, Compress, ReverseSequence and TensorScatter. */
 #include "indexing.h"
 
-/* ---- OneHot ---- */
+/* ---- OneHot ---------------------------------------------------------------------------------- */
 
 typedef struct one_hot_state {
     int64_t outer, depth, inner;
@@ -48,7 +48,7 @@ gantry_status cpu_make_one_hot(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- NonZero ---- */
+/* ---- NonZero --------------------------------------------------------------------------------- */
 
 typedef struct nonzero_state {
     uint32_t rank;
@@ -112,7 +112,7 @@ gantry_status cpu_make_nonzero(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- Compress ---- */
+/* ---- Compress -------------------------------------------------------------------------------- */
 
 typedef struct compress_state {
     uint32_t rank, axis;
@@ -168,7 +168,7 @@ gantry_status cpu_make_compress(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- ReverseSequence ---- */
+/* ---- ReverseSequence ------------------------------------------------------------------------- */
 
 typedef struct reverse_state {
     int64_t batches, times;
@@ -218,7 +218,7 @@ gantry_status cpu_make_reverse_sequence(cpu_build *build, cpu_kernel *out_kernel
     return GANTRY_OK;
 }
 
-/* ---- TensorScatter: an update written into a cache, at a place of its own for each batch ---- */
+/* ---- TensorScatter: an update written into a cache, at a place of its own for each batch ----- */
 
 typedef struct cache_state {
     int64_t batches, outer, capacity, length; /* outer: rows of one batch */

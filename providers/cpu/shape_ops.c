@@ -5,7 +5,7 @@
 #include "half.h"
 #include "random.h"
 
-/* ---- Shape, Size: known when the kernel is made ---- */
+/* ---- Shape, Size: known when the kernel is made ---------------------------------------------- */
 
 typedef struct shape_state {
     int64_t count;
@@ -49,7 +49,7 @@ static gantry_status make_size(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- ConstantOfShape ---- */
+/* ---- ConstantOfShape ------------------------------------------------------------------------- */
 
 typedef struct fill_state {
     int64_t count;
@@ -108,7 +108,7 @@ static gantry_status make_constant_of_shape(cpu_build *build, cpu_kernel *out_ke
     return GANTRY_OK;
 }
 
-/* ---- Range ---- */
+/* ---- Range ----------------------------------------------------------------------------------- */
 
 typedef struct range_state {
     gantry_dtype dtype;
@@ -158,7 +158,7 @@ static gantry_status make_range(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_range_plain, out_kernel);
 }
 
-/* ---- EyeLike ---- */
+/* ---- EyeLike --------------------------------------------------------------------------------- */
 
 typedef struct eye_state {
     int64_t rows, columns, shift;

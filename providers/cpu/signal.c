@@ -59,7 +59,7 @@ static complex64 *make_turns(cpu_build *build, int64_t n)
     return turns;
 }
 
-/* ---- DFT over one axis of [outer, length, inner, parts]; STFT: frames of [batch, length, 1, parts] ---- */
+/* ---- DFT over one axis of [outer, length, inner, parts]; STFT: frames of [batch, length, 1, parts]  */
 
 typedef struct dft_state {
     gantry_dtype dtype;
@@ -264,7 +264,7 @@ static gantry_status make_stft_any(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_stft, out_kernel);
 }
 
-/* ---- window functions: known when the kernel is made ---- */
+/* ---- window functions: known when the kernel is made ----------------------------------------- */
 
 typedef struct window_state {
     size_t bytes;

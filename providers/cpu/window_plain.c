@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* ---- LpPool: (sum |x|^p)^(1/p) over a window ---- */
+/* ---- LpPool: (sum |x|^p)^(1/p) over a window ------------------------------------------------- */
 
 typedef struct lp_pool_state {
     int64_t planes, in_plane, out_plane;
@@ -103,7 +103,7 @@ gantry_status cpu_make_lp_pool(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_lp_pool_f32, in_types, out_types, out_kernel);
 }
 
-/* ---- Col2Im: columns of windows are added where the windows lay ---- */
+/* ---- Col2Im: columns of windows are added where the windows lay ------------------------------ */
 
 typedef struct col2im_state {
     uint32_t rank;
@@ -186,7 +186,7 @@ gantry_status cpu_make_col2im(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_converted(build, make_col2im_f32, in_types, out_types, out_kernel);
 }
 
-/* ---- MaxUnpool: elements go back to where a MaxPool found them ---- */
+/* ---- MaxUnpool: elements go back to where a MaxPool found them ------------------------------- */
 
 typedef struct unpool_state {
     uint32_t rank;
@@ -243,7 +243,7 @@ gantry_status cpu_make_max_unpool(cpu_build *build, cpu_kernel *out_kernel)
     return GANTRY_OK;
 }
 
-/* ---- AffineGrid: the positions of an image, moved by a matrix ---- */
+/* ---- AffineGrid: the positions of an image, moved by a matrix -------------------------------- */
 
 typedef struct affine_state {
     uint32_t axes;

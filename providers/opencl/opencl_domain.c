@@ -21,9 +21,7 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
     return GANTRY_OK;
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static gantry_status device_alloc(void *self, size_t bytes, gantry_memory_kind kind, void **out_handle,
                                   gantry_error *err)
@@ -52,9 +50,7 @@ static void device_free(void *self, void *handle, gantry_memory_kind kind)
         clReleaseMemObject(handle);
 }
 
-/* ---- queues
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_error *err)
 {
@@ -165,9 +161,7 @@ static gantry_status copy(void *self, gantry_queue *queue, gantry_copy_kind kind
                        (int)kind);
 }
 
-/* ---- events
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static gantry_status event_create(void *self, gantry_event **out_event, gantry_error *err)
 {

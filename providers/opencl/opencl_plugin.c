@@ -33,8 +33,7 @@ gantry_status opencl_check(cl_int result, const char *call, gantry_error *err)
                        "%s: OpenCL error %d%s", call, result, memory ? " (out of memory or resources)" : "");
 }
 
-/* ---- the device
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static uint32_t list_devices(cl_device_id *out_ids, uint32_t capacity)
 {
@@ -91,8 +90,7 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
     return GANTRY_OK;
 }
 
-/* ---- the plugin
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the plugin ------------------------------------------------------------------------------ */
 
 static void close_plugin(void *self)
 {

@@ -54,9 +54,7 @@ static void *zeroed(size_t count, size_t size)
     return calloc(count ? count : 1, size);
 }
 
-/* ---- compile
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- compile --------------------------------------------------------------------------------- */
 
 static gantry_status report_build_failure(opencl_device *device, cl_program program, cl_int result,
                                           gantry_error *err)
@@ -176,8 +174,7 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
     return GANTRY_OK;
 }
 
-/* ---- reshape: what each kernel is launched with
- * ---------------------------------------------------------------------- */
+/* ---- reshape: what each kernel is launched with ---------------------------------------------- */
 
 static int64_t count_elements(gantry_shape shape)
 {
@@ -264,8 +261,7 @@ static gantry_status prepare_launches(gantry_shaped *shaped, const gantry_reshap
                        out_info->refusal.operand, out_info->refusal.actual, out_info->refusal.required);
 }
 
-/* ---- reshape: where each value lies
- * ---------------------------------------------------------------------------------- */
+/* ---- reshape: where each value lies ---------------------------------------------------------- */
 
 static void place_values(gantry_shaped *shaped, const gantry_reshape_args *args)
 {
@@ -355,8 +351,7 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
     return GANTRY_OK;
 }
 
-/* ---- contexts and running
- * -------------------------------------------------------------------------------------------- */
+/* ---- contexts and running -------------------------------------------------------------------- */
 
 static void context_destroy(void *self, gantry_context *context)
 {

@@ -18,8 +18,7 @@
 #define FAKE_MAX_DEVICES 8
 #define FAKE_MAX_TYPES 16
 
-/* ---- configuration
- * --------------------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 /* An operator or a pattern, and the element types it is taken in. */
 typedef struct fake_rule {
@@ -107,8 +106,7 @@ const fake_rule *fake_find_rule(const fake_rule *rules, uint32_t count, const ch
 bool fake_rule_takes(const fake_rule *rule, gantry_dtype dtype);
 double fake_work_us(const fake_config *config, const char *op); /* < 0: not given */
 
-/* ---- a domain: memory, queues, counters
- * ------------------------------------------------------------------------------ */
+/* ---- a domain: memory, queues, counters ------------------------------------------------------ */
 
 /* What the device itself counted, as 64-bit numbers in a file that anybody may read (counters_file): eight
  * bytes "GFAKECNT", the number of domains, then these records. */
@@ -180,8 +178,7 @@ typedef gantry_status (*fake_work_fn)(void *arg, gantry_error *err);
 gantry_status fake_queue_push(gantry_queue *queue, fake_work_fn fn, const void *arg, size_t arg_bytes,
                               gantry_error *err);
 
-/* ---- a provider
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- a provider ------------------------------------------------------------------------------ */
 
 typedef struct fake_provider {
     fake_config config;

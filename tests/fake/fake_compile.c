@@ -4,8 +4,7 @@
 
 #include <ctype.h>
 
-/* ---- values known before a run
- * --------------------------------------------------------------------------------------- */
+/* ---- values known before a run --------------------------------------------------------------- */
 
 void fake_drop_known(fake_domain *domain, known_value *known, uint32_t count)
 {
@@ -70,9 +69,7 @@ static gantry_status upload_constants(gantry_program *program, gantry_constants 
     return GANTRY_OK;
 }
 
-/* ---- kernels
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* The one node that reads the value, or GANTRY_NO_ID when there are more or it leaves the partition. */
 static uint32_t find_reader(const gantry_graph_view *graph, uint32_t value)
@@ -244,9 +241,7 @@ static void record_kernels(const gantry_program *program, gantry_recorder *recor
     }
 }
 
-/* ---- compile
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- compile --------------------------------------------------------------------------------- */
 
 void fake_program_destroy(void *self, gantry_program *program)
 {

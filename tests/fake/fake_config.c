@@ -55,9 +55,7 @@ static bool parse_dtype(const char *text, gantry_dtype *out_dtype)
     return false;
 }
 
-/* ---- values
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 typedef gantry_status (*parse_fn)(fake_config *config, const char *key, const json_t *value, size_t field,
                                   gantry_error *err);
@@ -148,9 +146,7 @@ static gantry_status parse_concurrency(fake_config *config, const char *key, con
     return bad(err, key, "\"free\", \"per_context\" or \"serial\"");
 }
 
-/* ---- tables
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static gantry_status parse_rules(const json_t *value, const char *key, fake_rule *rules, uint32_t *out_count,
                                  gantry_error *err)
@@ -302,9 +298,7 @@ static gantry_status parse_nothing(fake_config *config, const char *key, const j
     return GANTRY_OK;
 }
 
-/* ---- devices
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 #define FIELD(name) offsetof(fake_config, name)
 
@@ -401,8 +395,7 @@ gantry_status fake_configs_parse(const char *text, fake_configs *out_configs, ga
     return status;
 }
 
-/* ---- looking up
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- looking up ------------------------------------------------------------------------------ */
 
 const fake_rule *fake_find_rule(const fake_rule *rules, uint32_t count, const char *name)
 {

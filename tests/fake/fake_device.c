@@ -22,9 +22,7 @@ typedef struct fake_plugin {
     size_t counters_bytes;
 } fake_plugin;
 
-/* ---- counters
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 typedef struct counters_header {
     char magic[8];
@@ -65,8 +63,7 @@ static void place_counters(fake_plugin *plugin, fake_domain *domain)
     snprintf(domain->counters->domain, sizeof domain->counters->domain, "%s", domain->config->domain);
 }
 
-/* ---- domains and providers
- * ------------------------------------------------------------------------------------------- */
+/* ---- domains and providers ------------------------------------------------------------------- */
 
 static gantry_status find_or_open_domain(fake_plugin *plugin, const fake_config *config,
                                          fake_domain **out_domain, gantry_error *err)
@@ -165,8 +162,7 @@ static gantry_status apply_quirk(fake_plugin *plugin, const char *quirk, gantry_
     return GANTRY_OK;
 }
 
-/* ---- the plugin
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the plugin ------------------------------------------------------------------------------ */
 
 /* Accepts a half-built one. */
 static void plugin_close(void *self)

@@ -9,9 +9,7 @@ void fake_op_name(const gantry_node_view *node, char *out_name, size_t capacity)
         snprintf(out_name, capacity, "%s", node->op);
 }
 
-/* ---- texts
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void append(char *text, size_t capacity, const char *more)
 {
@@ -43,9 +41,7 @@ static void list_operands(const gantry_graph_view *graph, const gantry_node_view
         append(out_text, capacity, fake_dtype_text(result->dtype));
 }
 
-/* ---- Q/DQ form
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Q/DQ form ------------------------------------------------------------------------------- */
 
 static const gantry_node_view *find_producer(const gantry_graph_view *graph, uint32_t value)
 {
@@ -125,9 +121,7 @@ static bool takes_in_qdq_form(const gantry_graph_view *graph, const gantry_node_
     return true;
 }
 
-/* ---- one node
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- one node -------------------------------------------------------------------------------- */
 
 static bool takes_types(const fake_config *config, const gantry_graph_view *graph,
                         const gantry_node_view *node, const fake_rule *rule, gantry_verdict *verdict)
@@ -238,9 +232,7 @@ static bool judge_node(const fake_config *config, const gantry_graph_view *graph
            !fake_breaks_limit(config, graph, node, NULL, verdict);
 }
 
-/* ---- the unit
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- the unit -------------------------------------------------------------------------------- */
 
 static double count_elements(const gantry_graph_view *graph, const gantry_node_view *node)
 {

@@ -7,9 +7,7 @@
 
 #define MAX_OPERANDS 64
 
-/* ---- float16
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- float16 --------------------------------------------------------------------------------- */
 
 float fake_from_half(uint16_t half)
 {
@@ -54,8 +52,7 @@ static void *data_of(const gantry_tensor *tensor)
     return (char *)tensor->buffer.handle + tensor->buffer.offset_bytes;
 }
 
-/* ---- float16 through float32, where the host has no float16 kernel
- * --------------------------------------------------- */
+/* ---- float16 through float32, where the host has no float16 kernel --------------------------- */
 
 /* A view of one node with float32 in place of float16, and its operands converted. */
 typedef struct promoted {
@@ -155,8 +152,7 @@ static gantry_status evaluate(const fake_provider *provider, const gantry_graph_
     return again ? compute_promoted(provider, graph, node_index, inputs, outputs, err) : status;
 }
 
-/* ---- precision and faults
- * -------------------------------------------------------------------------------------------- */
+/* ---- precision and faults -------------------------------------------------------------------- */
 
 static void round_to_half(const gantry_tensor *tensor)
 {

@@ -39,8 +39,7 @@ struct gantry_event {
     uint64_t ticket;
 };
 
-/* ---- time and failures
- * ----------------------------------------------------------------------------------------------- */
+/* ---- time and failures ----------------------------------------------------------------------- */
 
 /* Sleeps, and turns at the end: a sleep alone is too coarse for times near 100 us. */
 void fake_sleep_until(const fake_domain *domain, uint64_t end_ns)
@@ -81,8 +80,7 @@ static double copy_ns(const fake_config *config, size_t bytes)
     return config->latency_us * 1e3 + (config->transfer_gbps > 0 ? (double)bytes / config->transfer_gbps : 0);
 }
 
-/* ---- the queue's thread
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the queue's thread ---------------------------------------------------------------------- */
 
 static void note_failure(gantry_queue *queue, gantry_status status, const gantry_error *err)
 {
@@ -236,9 +234,7 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
     return status;
 }
 
-/* ---- copies
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 typedef struct copy_task {
     fake_domain *domain;
@@ -299,9 +295,7 @@ static gantry_status domain_copy(void *self, gantry_queue *queue, gantry_copy_ki
     return status == GANTRY_OK ? fake_queue_push(queue, do_copy, &copy, sizeof copy, err) : status;
 }
 
-/* ---- events
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct event_task {
     gantry_event *event;
@@ -412,8 +406,7 @@ static gantry_status event_elapsed(void *self, gantry_event *from, gantry_event 
     return GANTRY_OK;
 }
 
-/* ---- the domain's table
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the domain's table ---------------------------------------------------------------------- */
 
 static gantry_status domain_describe(void *self, gantry_domain_info *out_info)
 {

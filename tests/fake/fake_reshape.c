@@ -1,9 +1,7 @@
 /* Reshaping on the fake device: limits are checked, every value gets its place, the workspace is planned. */
 #include "fake_program.h"
 
-/* ---- reshape
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- reshape --------------------------------------------------------------------------------- */
 
 static gantry_status set_extents(const gantry_value_view *value, const gantry_shape *shape, place *out,
                                  gantry_error *err)

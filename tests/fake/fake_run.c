@@ -1,9 +1,7 @@
 /* Running on the fake device: a run resolves addresses and enqueues one task; the queue's thread computes. */
 #include "fake_program.h"
 
-/* ---- contexts
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 static void context_destroy(void *self, gantry_context *context)
 {
@@ -64,8 +62,7 @@ static gantry_status context_create(void *self, gantry_shaped *shaped, gantry_co
     return GANTRY_OK;
 }
 
-/* ---- running, on the queue's thread
- * ---------------------------------------------------------------------------------- */
+/* ---- running, on the queue's thread ---------------------------------------------------------- */
 
 static void *address(const run_task *task, const gantry_graph_view *graph, const place *p, bool on_host)
 {

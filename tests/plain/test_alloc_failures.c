@@ -23,7 +23,7 @@ static int failures;
         }                                                                                                    \
     } while (0)
 
-/* ---- an allocator that fails once ---- */
+/* ---- an allocator that fails once ------------------------------------------------------------ */
 
 /* Thread-safe: an asynchronous run allocates on its own thread. */
 typedef struct broken_allocator {
@@ -51,7 +51,7 @@ static void *broken_resize(void *self, void *memory, size_t old_bytes, size_t ne
     return resized;
 }
 
-/* ---- models ---- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 #define REPEATS 3 /* the large shape holds the small one that often */
 
@@ -139,7 +139,7 @@ static wire net(void)
     return small_model(g);
 }
 
-/* ---- one life ---- */
+/* ---- one life -------------------------------------------------------------------------------- */
 
 typedef struct life {
     const life_model *model;

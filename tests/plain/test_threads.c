@@ -30,7 +30,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* ---- many threads on one session ---- */
+/* ---- many threads on one session ------------------------------------------------------------- */
 
 typedef struct worker {
     gantry_session *session;
@@ -85,7 +85,7 @@ static void share_a_session(void)
     EXPECT(s.runtime == NULL, "something still uses the runtime");
 }
 
-/* ---- a run that would take for ever ---- */
+/* ---- a run that would take for ever ---------------------------------------------------------- */
 
 static float start[4];
 static int64_t for_ever = INT64_MAX, few = 3;

@@ -72,7 +72,7 @@ static inline void wire_message(wire *w, uint32_t field, wire child)
     wire_free(&child);
 }
 
-/* ---- ONNX ---- */
+/* ---- ONNX ------------------------------------------------------------------------------------ */
 
 /* "a,b,,c": four texts, the third empty; "" is none. */
 static inline void onnx_list(wire *w, uint32_t field, const char *list)

@@ -163,7 +163,7 @@ static inline wire small_unknown(void)
     return small_model(g);
 }
 
-/* ---- a session on one of them ---- */
+/* ---- a session on one of them ---------------------------------------------------------------- */
 
 typedef struct small_session {
     gantry_runtime *runtime;

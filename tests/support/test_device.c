@@ -5,9 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- evaluate
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- evaluate -------------------------------------------------------------------------------- */
 
 static int64_t count_of(const gantry_tensor *tensor)
 {
@@ -82,9 +80,7 @@ static gantry_status evaluate(const gantry_host *host, const gantry_graph_view *
     return GANTRY_OK;
 }
 
-/* ---- opening
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 test_device *test_device_open(const char *path, const char *config, gantry_error *out_err)
 {
@@ -143,9 +139,7 @@ long test_device_close(test_device *device)
     return live;
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 gantry_buffer test_device_alloc(test_device *device, size_t bytes)
 {
@@ -175,9 +169,7 @@ gantry_status test_device_sync(test_device *device)
     return device->domain->queue_sync(device->domain->self, device->queue, &device->net->error);
 }
 
-/* ---- programs
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 gantry_status test_device_build(test_device *device)
 {

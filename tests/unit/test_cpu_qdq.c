@@ -74,7 +74,7 @@ static int load(const uint8_t *bytes, int64_t k, bool is_signed)
     return is_signed ? (int8_t)bytes[k] : bytes[k];
 }
 
-/* ---- convolution ---- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 typedef struct conv_case {
     gantry_dtype dtype;
@@ -175,7 +175,7 @@ Test(cpu_qdq, convolution_of_every_kind)
             }
 }
 
-/* ---- addition, with one operand that others read as floats ---- */
+/* ---- addition, with one operand that others read as floats ----------------------------------- */
 
 static void check_binary(const char *op, gantry_dtype dtype, bool vector)
 {
@@ -218,7 +218,7 @@ Test(cpu_qdq, sums_and_products_of_bytes)
     check_binary("Mul", GANTRY_INT8, false);
 }
 
-/* ---- a chain that forks: x * clip(x + 3, 0, 6) / 6, quantized after each step ---- */
+/* ---- a chain that forks: x * clip(x + 3, 0, 6) / 6, quantized after each step ---------------- */
 
 Test(cpu_qdq, hard_swish_in_steps_is_one_table)
 {
@@ -257,7 +257,7 @@ Test(cpu_qdq, hard_swish_in_steps_is_one_table)
     cr_expect_eq(test_net_close(net), 0);
 }
 
-/* ---- products and pools ---- */
+/* ---- products and pools ---------------------------------------------------------------------- */
 
 static void check_product(bool exact)
 {

@@ -291,9 +291,7 @@ Test(fake, its_memory_ends)
     cr_assert_eq(free_bytes, (1 << 20) - 600000);
 }
 
-/* ---- verdicts
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 Test(fake, unknown_operators_and_types)
 {
@@ -403,9 +401,7 @@ Test(fake, inputs_that_it_reads_on_the_host)
     cr_assert_eq(memcmp(out, eight, sizeof out), 0);
 }
 
-/* ---- numbers
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static float run_one(const char *op, float in)
 {
@@ -489,8 +485,7 @@ Test(fake, accumulating_in_float16_gives_zero)
     cr_assert(strstr(device->net->recorder.kernels[0], "fake_half"));
 }
 
-/* ---- fusion, views, failures
- * --------------------------------------------------------------------------------------------- */
+/* ---- fusion, views, failures ----------------------------------------------------------------- */
 
 static void build_fusable(const char *types)
 {

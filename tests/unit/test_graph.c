@@ -104,7 +104,7 @@ static uint32_t capture(gt_graph *body, const char *name, uint32_t outer)
     return id;
 }
 
-/* ---- building ------------------------------------------------------------------------------------------ */
+/* ---- building -------------------------------------------------------------------------------- */
 
 Test(graph, names_are_unique)
 {
@@ -161,7 +161,7 @@ Test(graph, values_are_printed_with_their_shape)
     gt_text_free(&text);
 }
 
-/* ---- order --------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 Test(graph, order_is_the_files_where_it_can_be)
 {
@@ -198,7 +198,7 @@ Test(graph, a_long_chain_is_sorted_without_recursion)
     cr_assert_eq(root->order.data[200000], 199999);
 }
 
-/* ---- replacing ----------------------------------------------------------------------------------------- */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 Test(graph, a_replaced_value_has_no_reader_left)
 {
@@ -267,7 +267,7 @@ Test(graph, a_capture_of_what_became_a_constant_is_one)
     cr_assert_eq(deep->values.data[in_deep]->dtype, GANTRY_FLOAT32);
 }
 
-/* ---- lineage ------------------------------------------------------------------------------------------- */
+/* ---- lineage --------------------------------------------------------------------------------- */
 
 Test(graph, a_source_is_removed_when_nobody_stands_for_it)
 {
@@ -300,7 +300,7 @@ Test(graph, a_source_is_removed_when_nobody_stands_for_it)
     cr_assert_str_eq(model->sources.data[1].removed_pass, "dead_code");
 }
 
-/* ---- bodies -------------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 typedef struct branches {
     uint32_t x, c, control;
@@ -418,7 +418,7 @@ Test(graph, unread_captures_do_not_order_anything)
     cr_assert_eq(body->values.data[captured]->captured, GT_NONE);
 }
 
-/* ---- out of memory ------------------------------------------------------------------------------------- */
+/* ---- out of memory --------------------------------------------------------------------------- */
 
 static gantry_status clone_and_inline(uint32_t control)
 {

@@ -388,7 +388,7 @@ Test(io, nothing_about_a_picture_is_guessed)
     assert_bad_picture(GANTRY_UNSUPPORTED, "x=" DATA "cmyk.jpg,size=4x4" PLAIN, "CMYK");
 }
 
-/* ---- broken files: every one-byte change and every cut of a good file must end in a status ---- */
+/* ---- broken files: every one-byte change and every cut of a good file must end in a status --- */
 
 static void write_bytes(const char *path, const unsigned char *bytes, size_t count)
 {

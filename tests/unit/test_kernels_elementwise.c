@@ -4,7 +4,7 @@
 
 #include "providers/cpu/half.h"
 
-/* ---- unary ---- */
+/* ---- unary ----------------------------------------------------------------------------------- */
 
 static double softplus(double x)
 {
@@ -171,7 +171,7 @@ Test(kernels_elementwise, special_values)
     }
 }
 
-/* ---- binary ---- */
+/* ---- binary ---------------------------------------------------------------------------------- */
 
 typedef struct shapes {
     uint32_t a_rank, b_rank, out_rank;
@@ -313,7 +313,7 @@ Test(kernels_elementwise, many_operands_and_where)
     fixture_close(f);
 }
 
-/* ---- conversions ---- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 static void convert(gantry_dtype from, gantry_dtype to, int64_t count, const void *in, void *out,
                     int saturate)

@@ -5,7 +5,7 @@
 static const float grid[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 static const int64_t grid_dims[] = {4, 3};
 
-/* ---- indices ---- */
+/* ---- indices --------------------------------------------------------------------------------- */
 
 static gantry_status gather(const char *op, gantry_dtype dtype, uint32_t rank, const int64_t *dims,
                             const void *indices, int64_t axis, uint32_t out_rank, const int64_t *out_dims,
@@ -95,7 +95,7 @@ Test(kernels_indexing, scatter_combines_and_checks)
                  GANTRY_DATA);
 }
 
-/* ---- selections ---- */
+/* ---- selections ------------------------------------------------------------------------------ */
 
 Test(kernels_indexing, topk_keeps_the_lower_index_of_equal_elements)
 {

@@ -8,7 +8,7 @@ static void count_up(int32_t *out, int64_t count)
         out[k] = (int32_t)k;
 }
 
-/* ---- Transpose ---- */
+/* ---- Transpose ------------------------------------------------------------------------------- */
 
 static void check_transpose(uint32_t rank, const int64_t *dims, const int64_t *perm, gantry_dtype dtype)
 {
@@ -58,7 +58,7 @@ Test(kernels_movement, every_permutation)
     check_transpose(3, (int64_t[]){2, 0, 3}, (int64_t[]){2, 1, 0}, GANTRY_FLOAT32);
 }
 
-/* ---- Slice ---- */
+/* ---- Slice ----------------------------------------------------------------------------------- */
 
 static void check_slice(int64_t start, int64_t end, int64_t step)
 {
@@ -96,7 +96,7 @@ Test(kernels_movement, slices_with_any_bounds_and_steps)
                 check_slice(bounds[a], bounds[b], steps[s]);
 }
 
-/* ---- Pad ---- */
+/* ---- Pad ------------------------------------------------------------------------------------- */
 
 static int64_t padded_source(const char *mode, int64_t at, int64_t extent)
 {
@@ -153,7 +153,7 @@ Test(kernels_movement, pads_of_every_mode)
             check_pad(modes[m], pads[k]);
 }
 
-/* ---- Concat and Split undo each other; Tile, Expand ---- */
+/* ---- Concat and Split undo each other; Tile, Expand ------------------------------------------ */
 
 Test(kernels_movement, split_undoes_concat_along_every_axis)
 {
@@ -215,7 +215,7 @@ Test(kernels_movement, tile_and_expand_repeat)
     fixture_close(f);
 }
 
-/* ---- Resize keeps what it must ---- */
+/* ---- Resize keeps what it must --------------------------------------------------------------- */
 
 static void check_resize(const char *mode, const char *coordinates, int64_t in, int64_t out)
 {

@@ -2,7 +2,7 @@
  * for bit. */
 #include "kernel_fixture.h"
 
-/* ---- QuantizeLinear, DequantizeLinear ---- */
+/* ---- QuantizeLinear, DequantizeLinear -------------------------------------------------------- */
 
 static void quantize(const float *x, int64_t count, float scale, gantry_dtype dtype, const void *zero,
                      void *out)
@@ -137,7 +137,7 @@ Test(kernels_quantized, dynamic_vectors)
     check_dynamic((float[]){0, 0}, 2, (uint8_t[]){0, 0}, 1, 0);
 }
 
-/* ---- products ---- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static void random_bytes(uint8_t *out, int64_t count, uint32_t seed)
 {
@@ -232,7 +232,7 @@ Test(kernels_quantized, qlinear_matmul_vector)
     fixture_close(f);
 }
 
-/* ---- convolution ---- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 typedef struct conv_case {
     int64_t batches, groups, in_channels, out_channels, height, width, kernel, stride, pad, dilation;

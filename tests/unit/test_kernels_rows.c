@@ -2,7 +2,7 @@
  * results that do not depend on the threads (the fixture checks that). */
 #include "kernel_fixture.h"
 
-/* ---- Reduce ---- */
+/* ---- Reduce ---------------------------------------------------------------------------------- */
 
 enum { REDUCE_RANK = 4 };
 static const int64_t reduce_dims[REDUCE_RANK] = {3, 5, 7, 21};
@@ -130,7 +130,7 @@ Test(kernels_rows, arg_max_finds_the_first_or_the_last)
     }
 }
 
-/* ---- Softmax ---- */
+/* ---- Softmax --------------------------------------------------------------------------------- */
 
 static void check_softmax(uint32_t rank, const int64_t *dims, int64_t axis, int version, float spread)
 {
@@ -192,7 +192,7 @@ Test(kernels_rows, softmax_of_masked_rows)
     fixture_close(f);
 }
 
-/* ---- LayerNormalization ---- */
+/* ---- LayerNormalization ---------------------------------------------------------------------- */
 
 Test(kernels_rows, layer_normalization_far_from_zero)
 {
@@ -229,7 +229,7 @@ Test(kernels_rows, layer_normalization_far_from_zero)
     free(x);
 }
 
-/* ---- Attention: against softmax(Q K^T) V in double ---- */
+/* ---- Attention: against softmax(Q K^T) V in double ------------------------------------------- */
 
 Test(kernels_rows, attention_of_grouped_heads_with_a_causal_mask)
 {

@@ -1,8 +1,7 @@
 /* Placement of small graphs by hand-written verdicts: partitions, boundaries, choice and policies. */
 #include "place_fixture.h"
 
-/* ---- partitions and boundaries
- * ----------------------------------------------------------------------------------- */
+/* ---- partitions and boundaries --------------------------------------------------------------- */
 
 Test(place, diamond_has_three_partitions_and_no_cycle)
 {
@@ -146,8 +145,7 @@ Test(place, precision_transitions_on_one_device_are_boundaries)
     drop(f);
 }
 
-/* ---- choice and policies
- * ----------------------------------------------------------------------------------------- */
+/* ---- choice and policies --------------------------------------------------------------------- */
 
 Test(place, every_provider_is_asked_and_the_first_yes_counts)
 {
@@ -339,8 +337,7 @@ Test(place, late_refusals_move_only_their_node)
     drop(f);
 }
 
-/* ---- shape arithmetic
- * -------------------------------------------------------------------------------------------- */
+/* ---- shape arithmetic ------------------------------------------------------------------------ */
 
 static const gt_op RESHAPE = {.name = "Reshape", .domain = "", .shape_operands = 2};
 

@@ -2,8 +2,7 @@
 #include "base/clock.h"
 #include "place_fixture.h"
 
-/* ---- worth
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- worth ----------------------------------------------------------------------------------- */
 
 static void make_alternating(fixture *f, uint32_t pairs)
 {
@@ -128,8 +127,7 @@ Test(place, unknown_estimates_move_nothing)
     drop(f);
 }
 
-/* ---- composites, control, copies
- * --------------------------------------------------------------------------------- */
+/* ---- composites, control, copies ------------------------------------------------------------- */
 
 static gantry_status show(void *self, const gt_graph *graph, gantry_error *err)
 {
@@ -302,8 +300,7 @@ Test(place, a_dequantize_read_by_two_providers_is_copied)
     drop(f);
 }
 
-/* ---- sizes, limits, memory
- * --------------------------------------------------------------------------------------- */
+/* ---- sizes, limits, memory ------------------------------------------------------------------- */
 
 Test(place, typical_shapes_take_the_symbols_at_their_typical_values)
 {

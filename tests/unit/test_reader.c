@@ -106,7 +106,7 @@ static void put_node(wire *graph, const char *op, const char *name, const char *
     wire_message(graph, GRAPH_NODE, onnx_node(op, name, inputs, outputs));
 }
 
-/* ---- structure ----------------------------------------------------------------------------------------- */
+/* ---- structure ------------------------------------------------------------------------------- */
 
 Test(reader, a_small_model_is_read_as_it_is)
 {
@@ -223,7 +223,7 @@ Test(reader, opset_imports_are_checked)
     assert_fails(m, GANTRY_MODEL_GRAPH, "version 0 of domain 'other'");
 }
 
-/* ---- constants ----------------------------------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 /* A graph whose one output is the initializer. */
 static wire constant_graph(wire tensor)
@@ -463,7 +463,7 @@ Test(reader, every_form_of_constant)
     cr_assert_str_eq(source_of("c1")->removed_by, "constant");
 }
 
-/* ---- bodies -------------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 /* A branch: output "NAME_out" is op(inputs). */
 static wire branch(const char *op, const char *node, const char *inputs, const char *output)
@@ -551,7 +551,7 @@ Test(reader, a_capture_of_a_later_value_is_a_cycle)
     assert_fails(onnx_model(g), GANTRY_MODEL_GRAPH, "'if1' needs 'y' of 'n1'");
 }
 
-/* ---- functions ----------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static wire function(const char *name, const char *inputs, const char *outputs)
 {
@@ -667,7 +667,7 @@ Test(reader, functions_may_not_call_themselves_or_grow_without_bound)
     assert_fails(function_model(g, f), GANTRY_MODEL_GRAPH, "2 inputs");
 }
 
-/* ---- hostile bytes ------------------------------------------------------------------------------------- */
+/* ---- hostile bytes --------------------------------------------------------------------------- */
 
 /* A bit of everything. */
 static wire rich_model(void)

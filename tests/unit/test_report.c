@@ -169,7 +169,7 @@ static void check_copies(json_t *document)
     cr_assert_eq(number(document, "totals.boundaries.remainder_bytes"), 0);
 }
 
-/* ---- a session without trouble ----------------------------------------------------------------- */
+/* ---- a session without trouble --------------------------------------------------------------- */
 
 Test(report, sums_of_a_plain_session_close)
 {
@@ -254,7 +254,7 @@ Test(report, options_say_who_set_them)
     small_close(&s);
 }
 
-/* ---- two providers ----------------------------------------------------------------------------- */
+/* ---- two providers --------------------------------------------------------------------------- */
 
 Test(report, providers_verdicts_and_boundaries)
 {
@@ -379,7 +379,7 @@ Test(report, timed_steady_runs_allocate_nothing)
     small_close(&s);
 }
 
-/* ---- control flow ------------------------------------------------------------------------------ */
+/* ---- control flow ---------------------------------------------------------------------------- */
 
 Test(report, a_loop_holds_its_body)
 {
@@ -400,7 +400,7 @@ Test(report, a_loop_holds_its_body)
     small_close(&s);
 }
 
-/* ---- failures ---------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 Test(report, a_failed_placement_has_a_report)
 {
@@ -461,7 +461,7 @@ Test(report, a_library_that_does_not_load_is_quoted)
     small_close(&s);
 }
 
-/* ---- names of any bytes ------------------------------------------------------------------------ */
+/* ---- names of any bytes ---------------------------------------------------------------------- */
 
 Test(report, names_of_any_bytes)
 {
@@ -491,7 +491,7 @@ Test(report, names_of_any_bytes)
     small_close(&s);
 }
 
-/* ---- documentation ----------------------------------------------------------------------------- */
+/* ---- documentation --------------------------------------------------------------------------- */
 
 Test(report, every_refusal_code_is_documented)
 {

@@ -222,9 +222,7 @@ Test(runtime, bad_arguments)
     cr_assert_eq(gantry_runtime_load_provider(runtime, "/nowhere/x.so", NULL, NULL), GANTRY_PROVIDER);
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static long live_blocks;
 
@@ -279,8 +277,7 @@ Test(runtime, every_allocation_may_fail)
     }
 }
 
-/* ---- the host table
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the host table -------------------------------------------------------------------------- */
 
 Test(runtime, host_memory_is_aligned)
 {

@@ -408,7 +408,7 @@ Test(session, takes_null_where_it_says_so)
                  GANTRY_INVALID_ARGUMENT);
 }
 
-/* ---- constants of a file ---- */
+/* ---- constants of a file --------------------------------------------------------------------- */
 
 #define MANY 300000 /* so large that it stays in the mapped file until something copies it */
 
@@ -464,7 +464,7 @@ Test(session, constants_of_a_file_are_outputs)
     run_constant_of_a_file("mapped");
 }
 
-/* ---- buffers that cannot be used ---- */
+/* ---- buffers that cannot be used ------------------------------------------------------------- */
 
 Test(session, refuses_misaligned_and_missing_memory)
 {

@@ -41,8 +41,7 @@ random_graph_shape random_graph_choose(random_source *random, uint32_t max_nodes
     return shape;
 }
 
-/* ---- making one
- * -------------------------------------------------------------------------------------------------- */
+/* ---- making one ------------------------------------------------------------------------------ */
 
 typedef struct maker {
     gt_graph *graph;

@@ -53,8 +53,7 @@ static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *no
     return GANTRY_OK;
 }
 
-/* ---- making a case
- * ----------------------------------------------------------------------------------------------- */
+/* ---- making a case --------------------------------------------------------------------------- */
 
 static void make_providers(random_case *c, random_source *random)
 {
@@ -136,8 +135,7 @@ static bool make_domains(random_case *c, random_source *random)
     return true;
 }
 
-/* ---- running
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* What the cases were, so that a run that checks nothing shows. */
 typedef struct tally {

@@ -88,8 +88,7 @@ static uint32_t domain_of(const verifier *v, uint32_t node)
     return v->q->providers[v->p->partitions[v->p->partition_of_node[node]].provider].domain;
 }
 
-/* ---- units and verdicts
- * ------------------------------------------------------------------------------------------ */
+/* ---- units and verdicts ---------------------------------------------------------------------- */
 
 static bool is_worth_code(gantry_refusal_code code)
 {
@@ -210,8 +209,7 @@ static bool check_unsupported(const verifier *v)
     return true;
 }
 
-/* ---- partitions
- * ------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 /* Every value a node needs is made by an earlier node: of an earlier partition, or before it in its own. */
 static bool check_order(const verifier *v)
@@ -317,8 +315,7 @@ static bool check_partitions(const verifier *v)
     return true;
 }
 
-/* ---- boundaries
- * ------------------------------------------------------------------------------------------------- */
+/* ---- boundaries ------------------------------------------------------------------------------ */
 
 static uint32_t source_domain(const verifier *v, uint32_t value)
 {
@@ -440,8 +437,7 @@ static bool check_boundaries(const verifier *v)
     return true;
 }
 
-/* ---- totals
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 /* What moving one value costs when each node n is in domain node_domain[n]. */
 static double moves_of(const verifier *v, uint32_t value, const uint32_t *node_domain)
@@ -518,8 +514,7 @@ static bool check_totals(const verifier *v)
     return true;
 }
 
-/* ---- worth
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- worth ----------------------------------------------------------------------------------- */
 
 /* Marks the connected group of units of one provider around node `seed`. False when a unit of it has moved
  * already: such groups may stay. */

@@ -29,7 +29,7 @@ typedef struct picture {
     uint32_t width, height;
 } picture;
 
-/* ---- the spec ---- */
+/* ---- the spec -------------------------------------------------------------------------------- */
 
 static gantry_status bad_spec(gantry_error *err, const char *format, ...) GANTRY_PRINTF(2, 3);
 static gantry_status bad_spec(gantry_error *err, const char *format, ...)
@@ -146,7 +146,7 @@ static gantry_status parse_spec(char *text, image_spec *out_spec, gantry_error *
     return check_counts(out_spec, err);
 }
 
-/* ---- decoding ---- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 static gantry_status allocate(const char *path, uint32_t width, uint32_t height, picture *out_picture,
                               gantry_error *err)
@@ -247,7 +247,7 @@ static gantry_status decode(const char *path, picture *out_picture, gantry_error
     return status;
 }
 
-/* ---- resizing and normalising ---- */
+/* ---- resizing and normalising ---------------------------------------------------------------- */
 
 /* The two source positions that an output position lies between, and the weight of the second. */
 typedef struct tap {

@@ -259,7 +259,7 @@ gantry_status io_npz_read(const char *path, io_tensors *inout_tensors, gantry_er
     return status;
 }
 
-/* ---- writing ---- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* One member as it goes to the file. */
 typedef struct packed_member {

@@ -307,7 +307,7 @@ gantry_status io_pb_read(const char *path, io_tensor *out_tensor, gantry_error *
     return status;
 }
 
-/* ---- writing ---- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 #define VARINT_BYTES 10u
 
