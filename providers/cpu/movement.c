@@ -216,13 +216,15 @@ static gantry_status make_slice(cpu_build *build, cpu_kernel *out_kernel)
         int64_t end = slice.ends[k] < 0 ? slice.ends[k] + extent : slice.ends[k];
         start = step > 0 ? clamp(start, 0, extent) : clamp(start, 0, extent - 1);
         end = step > 0 ? clamp(end, 0, extent) : clamp(end, -1, extent - 1);
-        int64_t count = step > 0 ? (end - start - 1 + step) / step : (start - end - 1 - step) / -step;
-        count = (step > 0 ? end <= start : start <= end) ? 0 : count;
+        /* Steps may be as large as int64 is: only those below the extent are multiplied with anything. */
+        uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+        int64_t span = step > 0 ? end - start : start - end;
+        int64_t count = span <= 0 ? 0 : (int64_t)(((uint64_t)span - 1) / stride) + 1;
         if (count != out->dims[axis])
             return cpu_unsupported(build, "axis %u gives %lld elements, the output has %lld", axis,
                                    (long long)count, (long long)out->dims[axis]);
         offset += start * source[axis];
-        source[axis] *= step;
+        source[axis] *= count > 1 ? step : 1;
     }
     GT_TRY(cpu_make_copy(build, out->rank, out->dims, target, source, out->count ? offset : 0, out_kernel));
     const cpu_copy *copy = out_kernel->state;
