@@ -62,10 +62,10 @@ def main():
     if worst > 1e-4:
         failed += 1
         print("step logits differ from the prefill's by %.3g of the largest" % worst)
-    # Keys and values grow by 72 KiB a step; the caller and the run hold some copies of them, and the allocator rounds up.
+    # Keys and values grow by 72 KiB a step; this script holds up to four copies at once, the run one, and freed pieces between them are not reused.
     first = PLANS + 16
     growth, own = memory[-1] - memory[first], (STEPS - first) * 72 / 1024
-    if growth > 4 * own + 8:
+    if growth > 6 * own + 8:
         failed += 1
         print("memory grew by %.1f MB over the last %d steps; keys and values by %.1f MB" % (growth, STEPS - first, own))
     plans = session.report()["plans"]
