@@ -183,7 +183,8 @@ uint32_t test_value_add(test_net *net, gantry_dtype dtype, uint32_t rank, const 
 {
     uint32_t id = net->graph.value_count++;
     test_value *value = &net->values[id];
-    memcpy(value->dims, dims, rank * sizeof *dims);
+    if (rank)
+        memcpy(value->dims, dims, rank * sizeof *dims);
     snprintf(value->name, sizeof value->name, "v%u", id);
     value->view = (gantry_value_view){.struct_bytes = sizeof value->view,
                                       .id = id,
