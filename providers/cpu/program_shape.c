@@ -423,13 +423,17 @@ static bool nothing_to_compute(const cpu_build *build)
     return true;
 }
 
-/* A copy, until the make is over, of a weight that lies at an address its elements must not have. Kernels and
- * oneDNN pack float32 from anywhere: the type whose weights are too large to copy for that. */
+/* Float32 constants above this are weights: kernels and oneDNN pack them from any address, a copy would be
+ * too large. */
+#define ALIGNED_FLOAT_BYTES 65536u
+
+/* A copy, until the make is over, of a constant that lies at an address its elements must not have. */
 static gantry_status align_constant(const cpu_build *build, cpu_tensor *tensor, void **out_copy)
 {
     uint32_t bits = cpu_dtype_bits(tensor->dtype);
     size_t element = bits < 8 ? 1 : bits > 64 ? 8 : bits / 8, bytes = cpu_tensor_bytes(tensor);
-    if (tensor->dtype == GANTRY_FLOAT32 || (uintptr_t)tensor->data % element == 0)
+    if ((tensor->dtype == GANTRY_FLOAT32 && bytes > ALIGNED_FLOAT_BYTES) ||
+        (uintptr_t)tensor->data % element == 0)
         return GANTRY_OK;
     *out_copy = cpu_alloc(build->provider, bytes);
     if (!*out_copy)
