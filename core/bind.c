@@ -444,11 +444,6 @@ static bool has_mapped_file(const gt_model *model)
     return false;
 }
 
-static bool has_alternative(const gt_variant *variant, const gt_partition *partition)
-{
-    return partition->provider + 1 < variant->session->provider_count;
-}
-
 static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *env, const int64_t *key,
                                uint64_t hash, gt_plan **out_plan, bool *out_refused, gantry_error *err)
 {
@@ -480,7 +475,7 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
         gt_plan_destroy(&plan);
         /* Only where nothing ran yet can the graph be placed anew; the last provider's refusal stands. */
         if (b.refused_partition != GT_NONE && segment == 0 &&
-            has_alternative(variant, &variant->placement->partitions[b.refused_partition])) {
+            gt_variant_has_alternative(variant, &variant->placement->partitions[b.refused_partition])) {
             *out_refused = true;
             return gt_variant_refuse(variant, b.refused_partition, &b.refusal, key, err);
         }

@@ -31,7 +31,6 @@ typedef struct builder {
     GT_VEC(draft_slot) drafts;
     GT_VEC(gt_step) steps;
     uint32_t *where;          /* [value * domain_count + domain]: slot of the default format, or GT_NO_SLOT */
-    uint32_t *output_slot;    /* by graph output */
     uint32_t *wait_serial;    /* by domain: how many WAITs it had */
     bool *busy;               /* by domain: work since the last WAIT */
     GT_VEC(uint32_t) sources; /* host slots that queues may still read, with their domain in the next entry */
@@ -309,7 +308,6 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
     } else if (output != GT_NONE && domain == output_domain(b, output) && !shape->bounded) {
         slot.kind = GT_SLOT_OUTPUT;
         slot.index = output;
-        b->output_slot[output] = b->slots.count;
     }
     GT_TRY(add_slot(b, slot, out_slot));
     *where(b, value, domain) = *out_slot;
@@ -728,11 +726,9 @@ gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_
                  .err = err};
     size_t cells = (size_t)variant->graph->values.count * session->domain_count;
     b.where = GT_NEW_ARRAY(b.allocator, uint32_t, cells + 1);
-    b.output_slot = GT_NEW_ARRAY(b.allocator, uint32_t, variant->graph->outputs.count + 1);
     b.wait_serial = GT_NEW_ARRAY(b.allocator, uint32_t, session->domain_count);
     b.busy = GT_NEW_ARRAY(b.allocator, bool, session->domain_count);
-    gantry_status status =
-        b.where && b.output_slot && b.wait_serial && b.busy ? GANTRY_OK : out_of_memory(&b);
+    gantry_status status = b.where && b.wait_serial && b.busy ? GANTRY_OK : out_of_memory(&b);
     if (status == GANTRY_OK) {
         memset(b.where, 0xff, cells * sizeof *b.where);
         status = build_steps(&b);
@@ -750,7 +746,6 @@ gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_
     gt_vec_free(b.allocator, &b.steps);
     gt_vec_free(b.allocator, &b.sources);
     gt_free(b.allocator, b.where);
-    gt_free(b.allocator, b.output_slot);
     gt_free(b.allocator, b.wait_serial);
     gt_free(b.allocator, b.busy);
     return status;

@@ -46,7 +46,6 @@ struct gantry_run {
     gt_run_input *inputs;
     uint32_t symbol_count;
     gt_run_symbol *symbols;
-    uint32_t symbols_seen;  /* model symbols that were looked at when the list was made */
     bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
     gantry_queue **queues;  /* by session domain; NULL for the host */
     volatile int stop;      /* polled by kernels */

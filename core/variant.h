@@ -92,6 +92,9 @@ void gt_variant_destroy(gt_variant **variant);
  * made so far is kept for the report. */
 gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err);
 
+/* True when a provider of lower priority may take the nodes that this partition's provider does not. */
+bool gt_variant_has_alternative(const gt_variant *variant, const gt_partition *partition);
+
 /* The same graph placed without the nodes of this partition that a provider refused at the shapes of `key`;
  * made when it is new, and kept in variant->refused. The caller holds the session's lock. */
 gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const gantry_shaped_info *info,

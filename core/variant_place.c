@@ -237,9 +237,9 @@ static gantry_status refuse_partition(gt_variant *variant, const gt_partition *p
     return GANTRY_OK;
 }
 
-static bool has_alternative(const gt_variant *variant, const gt_partition *partition)
+bool gt_variant_has_alternative(const gt_variant *variant, const gt_partition *partition)
 {
-    return variant->session->provider_count > 1 && partition->provider + 1 < variant->session->provider_count;
+    return partition->provider + 1 < variant->session->provider_count;
 }
 
 static bool same_partition(const gt_partition *a, const gt_partition *b)
@@ -279,7 +279,7 @@ static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry
         if (err && failure.code)
             *err = failure;
         if (status == GANTRY_RESOURCE || status == GANTRY_DATA || partition->control ||
-            !has_alternative(variant, partition))
+            !gt_variant_has_alternative(variant, partition))
             return status;
         *out_again = true;
         return refuse_partition(variant, partition, &failure, err);

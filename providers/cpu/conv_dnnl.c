@@ -1,7 +1,6 @@
 /* Convolutions through oneDNN: which layouts to try, constant weights packed once, bias, activation and
  * residual fused. */
-#include "conv.h"
-#include "dnnl_kernel.h"
+#include "conv_dnnl.h"
 #include "program_layout.h"
 
 typedef struct descriptors {
@@ -20,23 +19,23 @@ static void destroy(descriptors *d)
     *d = (descriptors){0};
 }
 
-/* ONNX weights as oneDNN sees them: [groups,] out, in, window. The wanted layout is oneDNN's choice. */
-static bool describe_weights(descriptors *d, const cpu_conv *c)
+bool cpu_conv_describe_weights(const cpu_conv *conv, dnnl_data_type_t type, dnnl_memory_desc_t *out_plain,
+                               dnnl_memory_desc_t *out_wanted)
 {
-    const cpu_window *w = &c->window;
+    const cpu_window *w = &conv->window;
     dnnl_dims_t dims, strides;
     int rank = 0;
-    if (c->groups > 1)
-        dims[rank++] = c->groups;
-    dims[rank++] = c->out_channels / c->groups;
-    dims[rank++] = c->in_channels / c->groups;
+    if (conv->groups > 1)
+        dims[rank++] = conv->groups;
+    dims[rank++] = conv->out_channels / conv->groups;
+    dims[rank++] = conv->in_channels / conv->groups;
     for (uint32_t k = 0; k < w->rank; k++)
         dims[rank++] = w->kernel[k];
     int64_t dense = 1;
     for (int k = rank; k-- > 0; dense *= dims[k])
         strides[k] = dense;
-    return dnnl_memory_desc_create_with_strides(&d->w_plain, rank, dims, dnnl_f32, strides) == dnnl_success &&
-           dnnl_memory_desc_create_with_tag(&d->w_wanted, rank, dims, dnnl_f32, dnnl_format_tag_any) ==
+    return dnnl_memory_desc_create_with_strides(out_plain, rank, dims, type, strides) == dnnl_success &&
+           dnnl_memory_desc_create_with_tag(out_wanted, rank, dims, type, dnnl_format_tag_any) ==
                dnnl_success;
 }
 
@@ -64,7 +63,7 @@ static bool describe(const cpu_build *build, const cpu_conv *c, cpu_layout from,
     dnnl_dims_t channels = {c->out_channels};
     d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], from);
     d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], to);
-    bool good = d->x && d->y && describe_weights(d, c);
+    bool good = d->x && d->y && cpu_conv_describe_weights(c, dnnl_f32, &d->w_plain, &d->w_wanted);
     if (good && c->bias_input >= 0)
         good = dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32, dnnl_a) == dnnl_success;
     if (good && describe_primitive(build, c, d, attributes))

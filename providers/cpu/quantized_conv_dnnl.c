@@ -1,5 +1,5 @@
 /* QLinearConv through oneDNN: bytes with channels last, requantized in the primitive. */
-#include "conv.h"
+#include "conv_dnnl.h"
 #include "quantized_dnnl.h"
 
 typedef struct descriptors {
@@ -20,26 +20,6 @@ static void destroy(descriptors *d)
     *d = (descriptors){0};
 }
 
-/* [groups,] out, in, window. */
-static bool describe_weights(descriptors *d, const cpu_conv *c)
-{
-    const cpu_window *w = &c->window;
-    dnnl_dims_t dims, strides;
-    int rank = 0;
-    if (c->groups > 1)
-        dims[rank++] = c->groups;
-    dims[rank++] = c->out_channels / c->groups;
-    dims[rank++] = c->in_channels / c->groups;
-    for (uint32_t k = 0; k < w->rank; k++)
-        dims[rank++] = w->kernel[k];
-    int64_t dense = 1;
-    for (int k = rank; k-- > 0; dense *= dims[k])
-        strides[k] = dense;
-    return dnnl_memory_desc_create_with_strides(&d->w_plain, rank, dims, dnnl_s8, strides) == dnnl_success &&
-           dnnl_memory_desc_create_with_tag(&d->w_wanted, rank, dims, dnnl_s8, dnnl_format_tag_any) ==
-               dnnl_success;
-}
-
 static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfactors *factors, descriptors *d)
 {
     const cpu_window *w = &c->window;
@@ -57,7 +37,7 @@ static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfacto
     d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], CPU_NHWC);
     d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], CPU_NHWC);
     bool good =
-        attributes && d->x && d->y && describe_weights(d, c) &&
+        attributes && d->x && d->y && cpu_conv_describe_weights(c, dnnl_s8, &d->w_plain, &d->w_wanted) &&
         (!factors->bias ||
          dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32, dnnl_a) == dnnl_success) &&
         dnnl_convolution_forward_primitive_desc_create(
