@@ -77,11 +77,31 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
     return status;
 }
 
+static void swap(int64_t *dims)
+{
+    int64_t first = dims[0];
+    dims[0] = dims[1];
+    dims[1] = first;
+}
+
+/* Rows of one column are a row: all kernels block along the last dim. */
+static void turn_column(cpu_conv *c)
+{
+    cpu_window *w = &c->window;
+    if (w->rank != 2 || w->in[1] != 1 || w->kernel[1] != 1 || w->pad[1] || w->pad_end[1] || w->in[0] == 1)
+        return;
+    int64_t *lists[] = {w->in, w->out, w->kernel, w->stride, w->dilation, w->pad, w->pad_end};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        swap(lists[k]);
+    c->turned = true;
+}
+
 static gantry_status make_conv(cpu_build *build, cpu_kernel *out_kernel)
 {
     cpu_conv conv;
     GT_TRY(read_conv(build, false, &conv));
     GT_TRY(cpu_window_fit(build, &conv.window));
+    turn_column(&conv);
     return make_any(build, &conv, out_kernel);
 }
 

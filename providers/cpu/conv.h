@@ -10,6 +10,7 @@ typedef struct cpu_conv {
     int64_t batch, groups;
     int64_t in_channels, out_channels; /* of all groups */
     bool transposed;
+    bool turned;    /* the window's two dims are in the other order than the tensors' (same memory) */
     int bias_input; /* operand, or -1 */
 } cpu_conv;
 

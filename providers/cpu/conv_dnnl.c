@@ -55,14 +55,26 @@ static bool describe_primitive(const cpu_build *build, const cpu_conv *c, descri
                d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end, attributes) == dnnl_success;
 }
 
+/* With the spatial dims in the order of the window. */
+static dnnl_memory_desc_t describe_tensor(const cpu_build *build, const cpu_conv *c, const cpu_tensor *tensor,
+                                          cpu_layout layout)
+{
+    cpu_tensor seen = *tensor;
+    if (c->turned) {
+        seen.dims[2] = tensor->dims[3];
+        seen.dims[3] = tensor->dims[2];
+    }
+    return cpu_dnnl_describe_tensor(build, &seen, layout);
+}
+
 /* One pair of layouts; false when oneDNN has no primitive for it. */
 static bool describe(const cpu_build *build, const cpu_conv *c, cpu_layout from, cpu_layout to,
                      const_dnnl_primitive_attr_t attributes, descriptors *d)
 {
     *d = (descriptors){0};
     dnnl_dims_t channels = {c->out_channels};
-    d->x = cpu_dnnl_describe_tensor(build, &build->inputs[0], from);
-    d->y = cpu_dnnl_describe_tensor(build, &build->outputs[0], to);
+    d->x = describe_tensor(build, c, &build->inputs[0], from);
+    d->y = describe_tensor(build, c, &build->outputs[0], to);
     bool good = d->x && d->y && cpu_conv_describe_weights(c, dnnl_f32, &d->w_plain, &d->w_wanted);
     if (good && c->bias_input >= 0)
         good = dnnl_memory_desc_create_with_tag(&d->bias, 1, channels, dnnl_f32, dnnl_a) == dnnl_success;

@@ -160,6 +160,15 @@ Test(cpu_conv, one_and_three_dims)
     check((conv_case){3, 1, 3, 4, {5, 6, 7}, {2, 2, 2}, 2, 0, 0, 1, 1, false, true, 1});
 }
 
+Test(cpu_conv, one_column)
+{
+    check((conv_case){2, 2, 64, 32, {40, 1}, {5, 1}, 1, 0, 0, 1, 1, false, true, 2});
+    check((conv_case){2, 1, 16, 16, {41, 1}, {3, 1}, 2, 0, 0, 2, 1, false, true, 1});
+    check((conv_case){2, 1, 32, 32, {40, 1}, {5, 1}, 1, 0, 0, 1, 32, false, true, 1});
+    check((conv_case){2, 1, 3, 2, {40, 1}, {7, 1}, 3, 0, 0, 1, 1, false, true, 1});
+    check((conv_case){2, 1, 16, 16, {1, 1}, {1, 1}, 1, 0, 0, 1, 1, false, true, 1});
+}
+
 Test(cpu_conv, dilated_and_odd_padding)
 {
     check((conv_case){2, 1, 16, 16, {12, 12}, {3, 3}, 1, 2, 2, 2, 1, false, true, 1});
