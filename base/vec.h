@@ -11,6 +11,9 @@
         uint32_t capacity;                                                                                   \
     }
 
+/* By type: sizeof of an expression that is a pointer is what checkers take for a forgotten star. */
+#define GT_VEC_ELEMENT_BYTES(vec) sizeof(__typeof__(*(vec)->data))
+
 /* Room for at least `wanted` elements; false when out of memory, and the array is as it was. */
 static inline bool gt_vec_grow(gt_allocator *allocator, void **inout_data, uint32_t *inout_capacity,
                                uint32_t wanted, size_t size)
@@ -33,7 +36,7 @@ static inline bool gt_vec_grow(gt_allocator *allocator, void **inout_data, uint3
 }
 
 #define gt_vec_reserve(allocator, vec, wanted)                                                               \
-    gt_vec_grow((allocator), (void **)&(vec)->data, &(vec)->capacity, (wanted), sizeof *(vec)->data)
+    gt_vec_grow((allocator), (void **)&(vec)->data, &(vec)->capacity, (wanted), GT_VEC_ELEMENT_BYTES(vec))
 /* Appends; false when out of memory. */
 #define gt_vec_push(allocator, vec, value)                                                                   \
     (gt_vec_reserve((allocator), (vec), (vec)->count + 1) ? ((vec)->data[(vec)->count++] = (value), true)    \
@@ -51,7 +54,8 @@ static inline void gt_vec_shrink(gt_allocator *allocator, void **inout_data, uin
     *inout_capacity = count;
 }
 #define gt_vec_trim(allocator, vec)                                                                          \
-    gt_vec_shrink((allocator), (void **)&(vec)->data, &(vec)->capacity, (vec)->count, sizeof *(vec)->data)
+    gt_vec_shrink((allocator), (void **)&(vec)->data, &(vec)->capacity, (vec)->count,                        \
+                  GT_VEC_ELEMENT_BYTES(vec))
 #define gt_vec_free(allocator, vec)                                                                          \
     (gt_free((allocator), (vec)->data), (vec)->data = NULL, (vec)->count = (vec)->capacity = 0)
 

@@ -195,6 +195,15 @@ static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t
 
 /* ---- If -------------------------------------------------------------------------------------- */
 
+/* True when a branch may write the outer plan's slot itself: what it makes has the size that was planned. */
+static bool is_direct(const gt_plan *plan, uint32_t slot)
+{
+    if (slot == GT_NO_SLOT)
+        return false;
+    const gt_plan_shape *shape = &plan->shapes[plan->slots[slot].value];
+    return !shape->dynamic && !shape->bounded;
+}
+
 static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
                             const gt_step *step, const gt_node *node, gantry_error *err)
 {
@@ -208,13 +217,10 @@ static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan
     if (which && control->bodies[0])
         captured += control->bodies[0]->entry->capture_count;
     for (uint32_t k = 0; k < body->output_count; k++) {
-        const gt_slot *slot = k < step->output_count && step->outputs[k] != GT_NO_SLOT
-                                  ? &state->plan->slots[step->outputs[k]]
-                                  : NULL;
-        bool direct =
-            slot && !state->plan->shapes[slot->value].dynamic && !state->plan->shapes[slot->value].bounded;
-        gt_frame_set_output(body, k, direct ? state->slots[step->outputs[k]] : (gantry_buffer){0},
-                            direct ? slot->bytes : 0, direct);
+        uint32_t slot = k < step->output_count ? step->outputs[k] : GT_NO_SLOT;
+        bool direct = is_direct(state->plan, slot);
+        gt_frame_set_output(body, k, direct ? state->slots[slot] : (gantry_buffer){0},
+                            direct ? state->plan->slots[slot].bytes : 0, direct);
     }
     GT_TRY(enter_captures(body, control, which, state, captured, err));
     GT_TRY(gt_frame_execute(body, err));
@@ -284,7 +290,7 @@ static gantry_status append_scan(gantry_session *session, scan *s, const gt_fram
         gt_block bigger = {0};
         bool moved;
         GT_TRY(gt_block_grow(session, 0, &bigger, (s->used + output->bytes) * 2, &moved, err));
-        if (s->used)
+        if (s->block.handle)
             memcpy(bigger.handle, s->block.handle, s->used);
         gt_block_free(session, 0, &s->block);
         s->block = bigger;

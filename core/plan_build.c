@@ -475,7 +475,7 @@ static gantry_status finish_output(builder *b, uint32_t index, uint32_t k, const
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gantry_format *format = &b->variant->programs[index].output_formats[k];
-    uint32_t value = partition->outputs[k], target, domain = b->slots.data[slot].domain;
+    uint32_t value = partition->outputs[k], target = GT_NO_SLOT, domain = b->slots.data[slot].domain;
     gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
     if (format->tag) {
         GT_TRY(output_slot(b, value, domain, &target));
@@ -712,6 +712,9 @@ static gantry_status build_steps(builder *b)
     return plan_memory(b);
 }
 
+/* Few plans need fewer; more are made room for as they come. */
+#define FIRST_SLOTS 16
+
 gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_error *err)
 {
     const gt_variant *variant = plan->variant;
@@ -728,7 +731,9 @@ gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_
     b.where = GT_NEW_ARRAY(b.allocator, uint32_t, cells + 1);
     b.wait_serial = GT_NEW_ARRAY(b.allocator, uint32_t, session->domain_count);
     b.busy = GT_NEW_ARRAY(b.allocator, bool, session->domain_count);
-    gantry_status status = b.where && b.wait_serial && b.busy ? GANTRY_OK : out_of_memory(&b);
+    bool ready = b.where && b.wait_serial && b.busy && gt_vec_reserve(b.allocator, &b.slots, FIRST_SLOTS) &&
+                 gt_vec_reserve(b.allocator, &b.drafts, FIRST_SLOTS);
+    gantry_status status = ready ? GANTRY_OK : out_of_memory(&b);
     if (status == GANTRY_OK) {
         memset(b.where, 0xff, cells * sizeof *b.where);
         status = build_steps(&b);

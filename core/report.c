@@ -31,7 +31,9 @@ static bool add_variants(part_list *list, const gt_variant *variant)
     for (uint32_t k = 0; k < variant->children.count; k++)
         if (!add_variants(list, variant->children.data[k].variant))
             return false;
-    for (uint32_t p = 0; variant->programs && p < variant->placement->partition_count; p++)
+    if (!variant->placement || !variant->programs)
+        return true;
+    for (uint32_t p = 0; p < variant->placement->partition_count; p++)
         for (int b = 0; b < 2; b++)
             if (variant->programs[p].bodies[b] && !add_variants(list, variant->programs[p].bodies[b]))
                 return false;

@@ -50,12 +50,12 @@ static void print_run_times(const json_t *run, gt_text *text)
     char line[400];
     gt_print_room a, b, c;
     const json_t *steady = json_object_get(run, "steady");
-    int used = snprintf(line, sizeof line, "%.0f on %.0f threads; first %s, second %s, last %s",
-                        gt_report_number_at(run, "finished"), gt_report_number_at(run, "threads"),
-                        gt_print_us(run, "first_us", &a), gt_print_us(run, "second_us", &b),
-                        gt_print_us(run, "last_us", &c));
+    snprintf(line, sizeof line, "%.0f on %.0f threads; first %s, second %s, last %s",
+             gt_report_number_at(run, "finished"), gt_report_number_at(run, "threads"),
+             gt_print_us(run, "first_us", &a), gt_print_us(run, "second_us", &b),
+             gt_print_us(run, "last_us", &c));
     gt_print_wrapped(text, "  runs: ", "      ", line);
-    used = snprintf(line, sizeof line, "%.0f that made no plan: ", gt_report_number_at(steady, "count"));
+    int used = snprintf(line, sizeof line, "%.0f that made no plan: ", gt_report_number_at(steady, "count"));
     if (gt_report_number_at(steady, "count") > 0)
         snprintf(line + used, sizeof line - (size_t)used, "half within %s, nine in ten within %s, best %s",
                  gt_print_us(steady, "p50_us", &a), gt_print_us(steady, "p90_us", &b),

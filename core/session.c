@@ -354,8 +354,9 @@ static gantry_session *make_session(gantry_runtime *runtime, const char *path)
     pthread_mutex_lock(&runtime->lock);
     runtime->session_count++;
     pthread_mutex_unlock(&runtime->lock);
-    if (path && (session->path = gt_alloc(session->allocator, strlen(path) + 1)))
-        strcpy(session->path, path);
+    size_t bytes = path ? strlen(path) + 1 : 0;
+    if (path && (session->path = gt_alloc(session->allocator, bytes)))
+        memcpy(session->path, path, bytes);
     return session;
 }
 

@@ -82,7 +82,7 @@ static gt_expr_facts node_facts(const gt_exprs *exprs, const gt_expr_node *node)
     gt_expr_facts facts = {INT64_MIN, INT64_MAX, 0, 0};
     const gt_expr operands[3] = {node->a, node->b, node->c};
     unsigned arity = gt_expr_arity(node->kind);
-    for (unsigned k = 0; k < arity; k++) {
+    for (unsigned k = 0; k < 3 && k < arity; k++) {
         const gt_expr_facts *of = &exprs->facts.data[operands[k]];
         facts.segment = of->segment > facts.segment ? of->segment : facts.segment;
         facts.depth = of->depth > facts.depth ? of->depth : facts.depth;

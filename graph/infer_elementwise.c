@@ -270,7 +270,7 @@ gantry_status gt_rule_pow(gt_infer *infer)
 gantry_status gt_rule_where(gt_infer *infer)
 {
     gt_shape shape;
-    gt_expr condition[GT_MAX_ELEMENTS], yes[GT_MAX_ELEMENTS], no[GT_MAX_ELEMENTS];
+    gt_expr condition[GT_MAX_ELEMENTS] = {0}, yes[GT_MAX_ELEMENTS] = {0}, no[GT_MAX_ELEMENTS] = {0};
     uint32_t count;
     if (gt_in_dtype(infer, 0) && gt_in_dtype(infer, 0) != GANTRY_BOOL)
         return gt_infer_fail(infer, GANTRY_MODEL_TYPE, "the condition must be bool, it is %s",

@@ -228,7 +228,7 @@ static gantry_status report(gantry_error *err, gantry_status code, gantry_stage 
     return code;
 }
 
-gantry_status gt_infer_fail(const gt_infer *infer, gantry_status code, const char *format, ...)
+void gt_infer_fail_fill(const gt_infer *infer, gantry_status code, const char *format, ...)
 {
     char message[768];
     shown all[MAX_SHOWN];
@@ -239,7 +239,7 @@ gantry_status gt_infer_fail(const gt_infer *infer, gantry_status code, const cha
     va_end(args);
     gt_text_init(&details, infer->model->allocator);
     show_all(infer->graph, all, show_inputs(infer->graph, infer->node, NULL, all), NULL, &details);
-    return report(infer->err, code, GANTRY_STAGE_LOAD, infer->node, message, &details);
+    report(infer->err, code, GANTRY_STAGE_LOAD, infer->node, message, &details);
 }
 
 /* ---- hints: what would make two shapes fit */

@@ -243,7 +243,8 @@ void gt_infer_key_symbols(const gt_graph *graph, uint8_t *used)
             used[node->a] = 1;
         if (node->kind == GT_EXPR_SYMBOL && exprs->symbols.data[node->a].bound < e)
             wanted[exprs->symbols.data[node->a].bound] = 1;
-        for (unsigned k = 0; k < gt_expr_arity(node->kind); k++)
+        unsigned arity = gt_expr_arity(node->kind);
+        for (unsigned k = 0; k < 3 && k < arity; k++)
             wanted[operands[k]] = 1;
     }
     gt_free(graph->model->allocator, wanted);

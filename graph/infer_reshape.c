@@ -133,36 +133,34 @@ gantry_status gt_rule_flatten(gt_infer *infer)
 
 /* ---- Squeeze and Unsqueeze */
 
-/* Axes as an attribute (before opset 13) or as an input: true in out_mask for each of rank axes. *out_given
- * is false when there are none; returns with rank -1 in *inout_rank when they are not constant. */
-static gantry_status read_axes(gt_infer *infer, int32_t *inout_rank, bool unsqueeze, bool *out_mask,
+/* Axes as an attribute (before opset 13) or as an input: set in inout_mask, which begins all false.
+ * *out_given is false when there are none; returns with rank -1 in *inout_rank when they are not constant. */
+static gantry_status read_axes(gt_infer *infer, int32_t *inout_rank, bool unsqueeze, bool *inout_mask,
                                bool *out_given)
 {
     int64_t values[GANTRY_MAX_RANK];
     uint32_t count = 0;
     const int64_t *axes = values;
-    if (infer->node->version >= 13) {
-        *out_given = gt_in_present(infer, 1);
-        if (*out_given && !gt_in_constants(infer, 1, values, GANTRY_MAX_RANK, &count)) {
-            *inout_rank = -1;
-            return GANTRY_OK;
-        }
-    } else {
+    bool is_input = infer->node->version >= 13;
+    if (!is_input)
         axes = gt_node_ints(infer->node, "axes", &count);
-        *out_given = axes != NULL;
+    *out_given = is_input ? gt_in_present(infer, 1) : axes != NULL;
+    if (!*out_given)
+        return GANTRY_OK;
+    if (is_input && !gt_in_constants(infer, 1, values, GANTRY_MAX_RANK, &count)) {
+        *inout_rank = -1;
+        return GANTRY_OK;
     }
     int32_t rank = *inout_rank + (unsqueeze ? (int32_t)count : 0);
     if (rank > GANTRY_MAX_RANK)
         return gt_infer_fail(infer, GANTRY_UNSUPPORTED, "the result has %d axes; at most %d are supported",
                              rank, GANTRY_MAX_RANK);
-    for (int32_t k = 0; k < rank; k++)
-        out_mask[k] = false;
     for (uint32_t k = 0; k < count; k++) {
         int32_t axis;
         GT_TRY(gt_infer_axis(infer, axes[k], rank, &axis));
-        if (out_mask[axis])
+        if (inout_mask[axis])
             return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "axis %d is named twice", axis);
-        out_mask[axis] = true;
+        inout_mask[axis] = true;
     }
     *inout_rank = rank;
     return GANTRY_OK;
@@ -198,7 +196,7 @@ static void check_not_one(gt_infer *infer, gt_expr extent, uint32_t axis)
 gantry_status gt_rule_squeeze(gt_infer *infer)
 {
     gt_shape in = gt_in_shape(infer, 0), out = {.rank = 0};
-    bool mask[GANTRY_MAX_RANK], given = false;
+    bool mask[GANTRY_MAX_RANK] = {false}, given = false;
     int64_t extent;
     if (in.rank < 0)
         return unknown_output(infer);
@@ -231,7 +229,7 @@ gantry_status gt_rule_squeeze(gt_infer *infer)
 gantry_status gt_rule_unsqueeze(gt_infer *infer)
 {
     gt_shape in = gt_in_shape(infer, 0), out;
-    bool mask[GANTRY_MAX_RANK], given = false;
+    bool mask[GANTRY_MAX_RANK] = {false}, given = false;
     if (in.rank < 0)
         return unknown_output(infer);
     out.rank = in.rank;

@@ -86,7 +86,8 @@ gt_expr gt_out_data_dim(gt_infer *infer, uint32_t k, uint32_t axis, gt_expr boun
 /* ---- errors and checks */
 
 /* Fails with "node 'n' (Op): ..." and a line for each input: name, shape, where it comes from. */
-gantry_status gt_infer_fail(const gt_infer *infer, gantry_status code, const char *format, ...)
+#define gt_infer_fail(infer, code, ...) (gt_infer_fail_fill((infer), (code), __VA_ARGS__), gt_failed(code))
+void gt_infer_fail_fill(const gt_infer *infer, gantry_status code, const char *format, ...)
     GANTRY_PRINTF(3, 4);
 /* The axis counted from 0, or an error when it is not among rank axes. */
 gantry_status gt_infer_axis(const gt_infer *infer, int64_t axis, int32_t rank, int32_t *out_axis);

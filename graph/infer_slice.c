@@ -284,7 +284,7 @@ gantry_status gt_rule_pad(gt_infer *infer)
 {
     gt_shape shape = gt_in_shape(infer, 0);
     uint32_t count = 0, pad_count = 0;
-    int32_t axes[GANTRY_MAX_RANK];
+    int32_t axes[GANTRY_MAX_RANK] = {0};
     bool known = true;
     const gt_expr *pads;
     if (infer->node->version < 11) {

@@ -80,9 +80,7 @@ const char *gt_read_join(gt_reader *reader, const char *a, const char *b, const 
     char *text = gt_arena_alloc(&reader->temp, la + lb + lc + 1);
     if (!text)
         return NULL;
-    memcpy(text, a, la);
-    memcpy(text + la, b, lb);
-    memcpy(text + la + lb, c, lc);
+    snprintf(text, la + lb + lc + 1, "%s%s%s", a, b, c);
     return text;
 }
 
@@ -193,7 +191,7 @@ static gantry_status read_metadata(gt_reader *reader)
 static gantry_status read_model_opsets(gt_reader *reader)
 {
     gt_opset *opsets;
-    uint32_t count;
+    uint32_t count = 0;
     GT_TRY(gt_read_opsets(reader, reader->proto->opset_import, reader->proto->n_opset_import, "the model",
                           &opsets, &count));
     for (uint32_t k = 0; k < count; k++)

@@ -288,12 +288,12 @@ static gantry_status visit_transpose(gt_rewrite_context *context, uint32_t id, b
                                      gantry_error *err)
 {
     const gt_node *outer = context->graph->nodes.data[id];
-    int64_t perm[GANTRY_MAX_RANK], first[GANTRY_MAX_RANK];
-    uint32_t rank, same = outer->inputs[0];
+    int64_t perm[GANTRY_MAX_RANK] = {0}, first[GANTRY_MAX_RANK] = {0};
+    uint32_t rank, inner_rank, same = outer->inputs[0];
     if (!permutation_of(context, outer, perm, &rank))
         return GANTRY_OK;
     const gt_node *inner = gt_rewrite_producer(context, outer->inputs[0], "Transpose");
-    if (inner && permutation_of(context, inner, first, &rank)) {
+    if (inner && permutation_of(context, inner, first, &inner_rank) && inner_rank == rank) {
         for (uint32_t k = 0; k < rank; k++)
             perm[k] = first[perm[k]];
         same = inner->inputs[0];

@@ -220,11 +220,11 @@ gantry_status gt_rewrite_absorb_affine(gt_rewrite_context *context, gt_rewrite_l
     bias_table table = read_bias(context, linear);
     if (!table.numbers)
         return gt_rewrite_log_miss(context, linear->node->name, "rank", err);
-    for (uint64_t k = 0; k < table.rows * linear->channels; k++) {
-        uint64_t c = k % linear->channels;
-        table.numbers[k] =
-            (factor ? table.numbers[k] * factor[c] : table.numbers[k]) + (addend ? addend[c] : 0);
-    }
+    for (uint64_t r = 0; r < table.rows; r++)
+        for (uint64_t c = 0; c < linear->channels; c++) {
+            double *number = &table.numbers[r * linear->channels + c];
+            *number = *number * (factor ? factor[c] : 1) + (addend ? addend[c] : 0);
+        }
     if (factor)
         GT_TRY(scale_weights(context, linear, factor, &weight, &finite, err));
     GT_TRY(add_bias(context, linear, &table, &bias, &finite, err));
