@@ -59,9 +59,18 @@ static gantry_status read_conv(cpu_build *build, bool transposed, cpu_conv *out_
     return GANTRY_OK;
 }
 
-/* oneDNN fills its 16 lanes with output channels: with few of them own panels, whose lanes are pixels, win.
+/* oneDNN fills its 16 lanes with output channels: with few of them own kernels, whose lanes are pixels, win.
  */
 #define FEW_CHANNELS 4
+
+/* Kernels of our own, whatever the window: one of them always takes it. */
+static gantry_status make_own(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
+{
+    if (conv->transposed)
+        return cpu_conv_panel_transposed(build, conv, out_kernel);
+    gantry_status status = cpu_conv_direct(build, conv, out_kernel);
+    return status == GANTRY_UNSUPPORTED ? cpu_conv_panel(build, conv, out_kernel) : status;
+}
 
 static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
@@ -71,7 +80,7 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
     if (single && !few && !conv->transposed)
         status = cpu_conv_dnnl(build, conv, out_kernel);
     if (single && status == GANTRY_UNSUPPORTED)
-        status = (conv->transposed ? cpu_conv_panel_transposed : cpu_conv_panel)(build, conv, out_kernel);
+        status = make_own(build, conv, out_kernel);
     if (status == GANTRY_UNSUPPORTED)
         status = cpu_conv_plain(build, conv, out_kernel);
     return status;

@@ -21,6 +21,10 @@ gantry_status cpu_conv_plain(cpu_build *build, const cpu_conv *conv, cpu_kernel 
  * when oneDNN has nothing but its reference. */
 gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
 
+/* float32 with lanes along the output columns, plain layouts, constant weights: for few channels and for
+ * windows that oneDNN has no fast kernel for. The same convention. */
+gantry_status cpu_conv_direct(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+
 /* float32 by own panels of 64 output pixels (forward) or input pixels (transposed), plain layouts: for
  * windows, channel counts and weights that oneDNN has no fast kernel for. The same convention. */
 gantry_status cpu_conv_panel(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
@@ -28,6 +32,10 @@ gantry_status cpu_conv_panel_transposed(cpu_build *build, const cpu_conv *conv, 
 
 /* The build's post-ops for own kernels: a bias first, once. NULL when out of memory. */
 const cpu_post *cpu_conv_posts(const cpu_build *build, const cpu_conv *conv, uint32_t *out_count);
+
+/* count numbers from column, column + step ... of a row of `width`; zeros outside. */
+void cpu_conv_copy_row(float *target, const float *row, int64_t column, int64_t step, int64_t count,
+                       int64_t width);
 
 static inline double cpu_conv_flops(const cpu_conv *c)
 {

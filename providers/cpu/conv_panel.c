@@ -63,9 +63,8 @@ static bool source_of(const cpu_window *w, const row_run *run, int64_t tap, int6
     return true;
 }
 
-/* count numbers from column, column + step ... of a row of `width`; zeros outside. */
-static void copy_row(float *target, const float *row, int64_t column, int64_t step, int64_t count,
-                     int64_t width)
+void cpu_conv_copy_row(float *target, const float *row, int64_t column, int64_t step, int64_t count,
+                       int64_t width)
 {
     int64_t begin = column < 0 ? (-column + step - 1) / step : 0;
     int64_t end = column >= width ? 0 : (width - column + step - 1) / step;
@@ -90,7 +89,7 @@ static void gather_run(const panel_state *s, const float *x, const row_run *run,
         for (int64_t c = 0; c < channels; c++) {
             float *target = panel + (c * taps + t) * CPU_PANEL + run->first;
             if (inside)
-                copy_row(target, x + c * plane + row, column, step, run->count, width);
+                cpu_conv_copy_row(target, x + c * plane + row, column, step, run->count, width);
             else
                 memset(target, 0, (size_t)run->count * sizeof *target);
         }

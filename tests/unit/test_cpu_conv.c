@@ -169,6 +169,23 @@ Test(cpu_conv, one_column)
     check((conv_case){2, 1, 16, 16, {1, 1}, {1, 1}, 1, 0, 0, 1, 1, false, true, 1});
 }
 
+/* Few output channels and wide rows: lanes are columns. Pieces of 8, 4, 2 and 1 channels, cut vectors, sums
+ * of more than 256 taps, strides with phases, groups, more columns than a block and more rows than a band. */
+Test(cpu_conv, direct)
+{
+    for (int64_t m = 1; m <= 4; m++)
+        for (int64_t width = 16; width < 24; width++)
+            check((conv_case){2, 2, 3, m, {5, width * m}, {3, 3}, 1, 1, 1, 1, 1, false, m != 2, 2});
+    check((conv_case){2, 1, 8, 11, {7, 130}, {3, 39}, 1, 19, 19, 1, 1, false, true, 2});
+    check((conv_case){2, 1, 5, 3, {20, 70}, {5, 4}, 2, 1, 3, 1, 1, false, true, 1});
+    check((conv_case){2, 1, 5, 3, {20, 90}, {3, 4}, 3, 0, 2, 2, 1, false, true, 1});
+    check((conv_case){2, 1, 4, 2, {9, 90}, {2, 2}, 5, 3, 3, 1, 1, false, false, 1});
+    check((conv_case){1, 2, 1, 1, {4400}, {256}, 2, 0, 0, 1, 1, false, false, 2});
+    check((conv_case){1, 1, 2, 3, {2900}, {5}, 1, 4, 4, 3, 1, false, true, 2});
+    check((conv_case){2, 1, 60, 1, {150, 100}, {3, 3}, 1, 1, 1, 1, 1, false, true, 2});
+    check((conv_case){2, 2, 6, 9, {9, 50}, {3, 25}, 1, 12, 12, 1, 3, false, true, 2});
+}
+
 Test(cpu_conv, dilated_and_odd_padding)
 {
     check((conv_case){2, 1, 16, 16, {12, 12}, {3, 3}, 1, 2, 2, 2, 1, false, true, 1});
