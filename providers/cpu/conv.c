@@ -1,5 +1,5 @@
 /* Conv and ConvTranspose: reading the node, then oneDNN or plain loops. */
-#include "conv.h"
+#include "conv_winograd.h"
 
 static gantry_status check_channels(cpu_build *build, const cpu_conv *c)
 {
@@ -77,7 +77,9 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
     gantry_status status = GANTRY_UNSUPPORTED;
     bool single = conv->dtype == GANTRY_FLOAT32 && build->inputs[0].count > 0;
     bool few = conv->out_channels <= FEW_CHANNELS && conv->groups == 1;
-    if (single && !few && !conv->transposed)
+    if (single && !few)
+        status = cpu_conv_winograd(build, conv, out_kernel);
+    if (single && !few && !conv->transposed && status == GANTRY_UNSUPPORTED)
         status = cpu_conv_dnnl(build, conv, out_kernel);
     if (single && status == GANTRY_UNSUPPORTED)
         status = make_own(build, conv, out_kernel);

@@ -1,0 +1,518 @@
+/* Convolutions by Winograd's filtering: which shapes gain, how the work is cut, weights transformed once.
+ *
+ * The unit of work is a block of tiles, small enough that its transformed inputs stay in the level-2 cache,
+ * and a share of the output channels. Within it, panel by panel: P products of tiles x channels x panel, then
+ * the panel's results are transformed back while they are in cache. The weights stream past in the order in
+ * which they lie. */
+#include "conv_winograd.h"
+#include "program.h"
+
+#include <math.h>
+#include <omp.h>
+
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+static int points_of(const cpu_winograd *w)
+{
+    return (w->tile + 2) * (w->tile + 2);
+}
+
+static int64_t panel_first(const cpu_winograd *w, int64_t panel)
+{
+    return panel * w->out_vectors / w->panel_count;
+}
+
+static int panel_size(const cpu_winograd *w, int64_t panel)
+{
+    return (int)(panel_first(w, panel + 1) - panel_first(w, panel));
+}
+
+static int64_t tile_count(const cpu_winograd *w)
+{
+    return w->batch * w->tile_rows * w->tile_columns;
+}
+
+/* Floats between the planes of two points: an odd number of cache lines, or all of a tile's points would
+ * compete for one set of the level-1 cache. */
+static int64_t odd_lines(int64_t floats)
+{
+    return ((floats + 15) / 16 | 1) * 16;
+}
+
+typedef struct cuts {
+    int64_t v_block, v_point, m_point, thread_floats;
+} cuts;
+
+static cuts cuts_of(const cpu_winograd *w, int width)
+{
+    int64_t widest = (w->out_vectors + w->panel_count - 1) / w->panel_count;
+    cuts c = {.v_block = w->block_tiles * width};
+    c.v_point = odd_lines(w->in_vectors * c.v_block);
+    c.m_point = odd_lines(w->block_tiles * widest * width);
+    c.thread_floats = points_of(w) * (c.v_point + c.m_point);
+    return c;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+typedef struct winograd_state {
+    cpu_winograd w;
+    const cpu_winograd_table *table;
+    cuts cuts;
+} winograd_state;
+
+typedef struct winograd_job {
+    const winograd_state *state;
+    const cpu_call *call;
+} winograd_job;
+
+typedef struct tile_place {
+    int64_t image, row, column; /* of the tile's first result */
+} tile_place;
+
+static tile_place place_of(const cpu_winograd *w, int64_t tile)
+{
+    return (tile_place){tile / w->tile_columns / w->tile_rows,
+                        tile / w->tile_columns % w->tile_rows * w->tile, tile % w->tile_columns * w->tile};
+}
+
+static int64_t clip(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static cpu_winograd_source source_of(const cpu_winograd *w, int width, const float *x, tile_place at)
+{
+    int64_t row = at.row - w->pad[0], column = at.column - w->pad[1], side = w->tile + 2;
+    int64_t plane = w->in[0] * w->in[1] * width;
+    return (cpu_winograd_source){.x = x + at.image * w->in_vectors * plane,
+                                 .first = (row * w->in[1] + column) * width,
+                                 .row = w->in[1] * width,
+                                 .plane = plane,
+                                 .top = clip(-row, 0, side),
+                                 .bottom = clip(w->in[0] - row, 0, side),
+                                 .left = clip(-column, 0, side),
+                                 .right = clip(w->in[1] - column, 0, side)};
+}
+
+static cpu_winograd_target target_of(const cpu_winograd *w, int width, const cpu_call *call, tile_place at,
+                                     int64_t vector)
+{
+    int64_t plane = at.image * w->out_vectors + vector;
+    return (cpu_winograd_target){.y = call->outputs[0],
+                                 .inputs = (const float *const *)call->inputs,
+                                 .offset = ((plane * w->out[0] + at.row) * w->out[1] + at.column) * width,
+                                 .row = w->out[1] * width,
+                                 .rows = clip(w->out[0] - at.row, 0, w->tile),
+                                 .columns = clip(w->out[1] - at.column, 0, w->tile),
+                                 .block = vector};
+}
+
+static void transform_inputs(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
+                             float *v)
+{
+    const cpu_winograd *w = &s->w;
+    for (int64_t t = 0; t < count; t++) {
+        cpu_winograd_source source = source_of(w, s->table->width, call->inputs[0], place_of(w, first + t));
+        s->table->input[w->tile == 4](&source, w->in_vectors, v + t * s->table->width, s->cuts.v_block,
+                                      s->cuts.v_point);
+    }
+}
+
+/* Results of a tile for each vector of the panel. */
+static void finish_tile(const winograd_state *s, const cpu_call *call, int64_t tile, int64_t panel,
+                        const float *m, const float *u)
+{
+    const cpu_winograd *w = &s->w;
+    int width = s->table->width, size = panel_size(w, panel);
+    tile_place at = place_of(w, tile);
+    for (int k = 0; k < size; k++) {
+        cpu_winograd_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
+        if (s->table->output[w->tile == 4](w, m + k * width, s->cuts.m_point, &target))
+            continue;
+        /* An infinite input made NaN of its whole tile here; by the definition only of its own window. */
+        cpu_winograd_source source = source_of(w, width, call->inputs[0], at);
+        s->table->direct[w->tile == 4](w, &source, u + k * width, size, &target);
+    }
+}
+
+static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
+                          int64_t panel, const float *v, float *m)
+{
+    const cpu_winograd *w = &s->w;
+    int width = s->table->width, size = panel_size(w, panel), points = points_of(w);
+    const float *u = w->weights + panel_first(w, panel) * points * w->in_channels * width;
+    for (int p = 0; p < points; p++)
+        s->table->multiply(v + p * s->cuts.v_point, s->cuts.v_block, count,
+                           u + p * w->in_channels * size * width, w->in_channels, size,
+                           m + p * s->cuts.m_point);
+    for (int64_t t = 0; t < count; t++)
+        finish_tile(s, call, first + t, panel, m + t * size * width, u);
+}
+
+static void compute_items(void *arg, int64_t begin, int64_t end)
+{
+    const winograd_job *job = arg;
+    const winograd_state *s = job->state;
+    const cpu_winograd *w = &s->w;
+    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
+    float *v = (float *)job->call->scratch + thread * s->cuts.thread_floats;
+    float *m = v + points_of(w) * s->cuts.v_point;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t block = at / w->panel_groups, group = at % w->panel_groups;
+        int64_t first = tile_count(w) * block / w->blocks;
+        int64_t count = tile_count(w) * (block + 1) / w->blocks - first;
+        transform_inputs(s, job->call, first, count, v);
+        for (int64_t panel = group * w->panel_count / w->panel_groups;
+             panel < (group + 1) * w->panel_count / w->panel_groups; panel++)
+            compute_panel(s, job->call, first, count, panel, v, m);
+    }
+}
+
+static gantry_status winograd_run(const void *self, const cpu_call *call)
+{
+    const winograd_state *s = self;
+    winograd_job job = {s, call};
+    cpu_parallel(call, s->w.blocks * s->w.panel_groups, 1, compute_items, &job);
+    return GANTRY_OK;
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+#define LANES 16 /* at most, of any table */
+
+/* G of both tiles, row by row (conv_winograd.h). */
+static const double transform_2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+#define ROOT 0.70710678118654752440 /* of 1/2 */
+static const double transform_4[6][3] = {{1, 0, 0},
+                                         {-2.0 / 3, -2.0 / 3 * ROOT, -1.0 / 3},
+                                         {-2.0 / 3, 2.0 / 3 * ROOT, -1.0 / 3},
+                                         {1.0 / 6, ROOT / 3, 1.0 / 3},
+                                         {1.0 / 6, -ROOT / 3, 1.0 / 3},
+                                         {0, 0, 1}};
+
+typedef struct pack_job {
+    const cpu_winograd *w;
+    int width;
+    const cpu_unaligned_f32 *source; /* [K][C][3][3] */
+} pack_job;
+
+/* Rounded once: a rounding here is one in every product. */
+static CPU_CLONES void transform_lanes(const double (*g)[3], int side, const double (*weights)[LANES],
+                                       float (*out)[LANES])
+{
+    double half[6][3][LANES];
+    for (int i = 0; i < side; i++)
+        for (int b = 0; b < 3; b++)
+            for (int l = 0; l < LANES; l++)
+                half[i][b][l] =
+                    g[i][0] * weights[b][l] + g[i][1] * weights[3 + b][l] + g[i][2] * weights[6 + b][l];
+    for (int i = 0; i < side; i++)
+        for (int j = 0; j < side; j++)
+            for (int l = 0; l < LANES; l++)
+                out[i * side + j][l] =
+                    (float)(half[i][0][l] * g[j][0] + half[i][1][l] * g[j][1] + half[i][2][l] * g[j][2]);
+}
+
+/* The weights of one input channel and one vector of output channels; zeros for those that pad. */
+static void pack_vector(const pack_job *job, int64_t vector, int64_t c, float *out, int64_t out_point)
+{
+    const cpu_winograd *w = job->w;
+    double weights[9][LANES] = {{0}};
+    float points[CPU_WINOGRAD_MAX_POINTS][LANES];
+    for (int l = 0; l < job->width && vector * job->width + l < w->out_channels; l++) {
+        const cpu_unaligned_f32 *g = job->source + ((vector * job->width + l) * w->in_channels + c) * 9;
+        for (int k = 0; k < 9; k++)
+            weights[k][l] = g[k];
+    }
+    transform_lanes(w->tile == 4 ? transform_4 : transform_2, w->tile + 2, weights, points);
+    for (int p = 0; p < points_of(w); p++)
+        memcpy(out + p * out_point, points[p], (size_t)job->width * sizeof *out);
+}
+
+static gantry_status pack_weights(void *arg, void *packed)
+{
+    const pack_job *job = arg;
+    const cpu_winograd *w = job->w;
+    float *out = packed;
+    for (int64_t panel = 0; panel < w->panel_count; panel++) {
+        int64_t row = panel_size(w, panel) * job->width, out_point = w->in_channels * row;
+        for (int64_t c = 0; c < w->in_channels; c++)
+            for (int k = 0; k < panel_size(w, panel); k++)
+                pack_vector(job, panel_first(w, panel) + k, c, out + c * row + k * job->width, out_point);
+        out += points_of(w) * out_point;
+    }
+    return GANTRY_OK;
+}
+
+static size_t weight_bytes(const cpu_winograd *w, int width)
+{
+    return (size_t)(points_of(w) * w->in_channels * w->out_vectors * width) * sizeof(float);
+}
+
+/* Weights so large that their transform overflows, or not finite, would spoil outputs that do not use them.
+ */
+static bool weights_are_tame(const cpu_tensor *weight)
+{
+    const cpu_unaligned_f32 *g = weight->data;
+    bool tame = true;
+    for (int64_t k = 0; k < weight->count; k++)
+        tame = tame && fabsf(g[k]) < 1e30f;
+    return tame;
+}
+
+/* NULL when out of memory. */
+static const float *pad_bias(cpu_build *build, const cpu_winograd *w, int width, int bias_input)
+{
+    float *bias = GT_ARENA_ARRAY(build->arena, float, (size_t)(w->out_vectors * width));
+    if (bias && bias_input >= 0)
+        memcpy(bias, build->inputs[bias_input].data, (size_t)w->out_channels * sizeof *bias);
+    return bias;
+}
+
+/* ---- post-ops -------------------------------------------------------------------------------- */
+
+static bool is_silu(const cpu_post *post)
+{
+    return post->kind == CPU_POST_SWISH && post->alpha == 1.0f;
+}
+
+static bool is_hard_swish(const cpu_post *post)
+{
+    return post->kind == CPU_POST_HARD_SWISH && fabsf(post->alpha - 1.0f / 6.0f) < 1e-7f &&
+           post->beta == 0.5f;
+}
+
+static bool function_of(const cpu_post *post, cpu_unary *out)
+{
+    switch (post->kind) {
+    case CPU_POST_RELU:
+        *out = post->alpha == 0 ? CPU_UNARY_relu : CPU_UNARY_leaky_relu;
+        return true;
+    case CPU_POST_CLIP:
+        *out = CPU_UNARY_clip;
+        return true;
+    case CPU_POST_SIGMOID:
+        *out = CPU_UNARY_sigmoid;
+        return true;
+    case CPU_POST_TANH:
+        *out = CPU_UNARY_tanh;
+        return true;
+    case CPU_POST_HARD_SIGMOID:
+        *out = CPU_UNARY_hard_sigmoid;
+        return true;
+    case CPU_POST_HARD_SWISH:
+        *out = CPU_UNARY_hard_swish;
+        return is_hard_swish(post);
+    case CPU_POST_SWISH:
+        *out = CPU_UNARY_silu;
+        return is_silu(post);
+    case CPU_POST_GELU_ERF:
+        *out = CPU_UNARY_gelu;
+        return true;
+    case CPU_POST_GELU_TANH:
+        *out = CPU_UNARY_gelu_tanh;
+        return true;
+    case CPU_POST_BIAS:
+    case CPU_POST_RESIDUAL:
+        break;
+    }
+    return false;
+}
+
+/* Bias [+ residual] [+ Relu or Clip]: done on the way out, in registers. */
+static bool is_simple(cpu_winograd *w)
+{
+    uint32_t k = 0;
+    w->low = -INFINITY;
+    w->high = INFINITY;
+    w->residual_input = -1;
+    if (k < w->post_count && w->posts[k].kind == CPU_POST_RESIDUAL)
+        w->residual_input = (int)w->posts[k++].input;
+    if (k < w->post_count && w->posts[k].kind == CPU_POST_RELU && w->posts[k].parameters[0] == 0) {
+        w->low = 0;
+        k++;
+    } else if (k < w->post_count && w->posts[k].kind == CPU_POST_CLIP &&
+               w->posts[k].parameters[0] <= w->posts[k].parameters[1]) {
+        w->low = w->posts[k].parameters[0];
+        w->high = w->posts[k].parameters[1];
+        k++;
+    }
+    return k == w->post_count;
+}
+
+/* False: a post-op that has no row function. */
+static bool read_posts(const cpu_build *build, cpu_winograd *w)
+{
+    for (uint32_t k = 0; k < build->post_count; k++) {
+        const cpu_post *post = &build->posts[k];
+        cpu_winograd_post *out = &w->posts[w->post_count];
+        cpu_unary function;
+        if (post->kind == CPU_POST_BIAS) {
+            if (w->post_count)
+                return false;
+            continue;
+        }
+        *out = (cpu_winograd_post){post->kind, post->input, NULL, {post->alpha, post->beta}};
+        if (post->kind != CPU_POST_RESIDUAL && !function_of(post, &function))
+            return false;
+        if (post->kind != CPU_POST_RESIDUAL)
+            out->unary = cpu_rows_best()->unary[function];
+        w->post_count++;
+    }
+    w->simple = is_simple(w);
+    return true;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+static const cpu_winograd_table *table_for(const cpu_provider *provider)
+{
+#if defined(__x86_64__)
+    if (provider->channel_block == 16 && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        return &cpu_winograd_avx512;
+    if (provider->channel_block == 8 && strncmp(provider->isa, "avx2", 4) == 0 &&
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &cpu_winograd_avx2;
+#endif
+    (void)provider;
+    return NULL;
+}
+
+static bool shape_fits(const cpu_build *build, const cpu_conv *c)
+{
+    const cpu_window *w = &c->window;
+    if (!build->program || build->exact || !build->inputs[1].constant || c->groups != 1 || c->transposed ||
+        w->rank != 2 || c->dtype != GANTRY_FLOAT32)
+        return false;
+    for (uint32_t k = 0; k < 2; k++)
+        if (w->kernel[k] != 3 || w->stride[k] != 1 || w->dilation[k] != 1 || w->pad[k] < 0 || w->pad[k] > 2)
+            return false;
+    return c->bias_input < 0 || build->inputs[c->bias_input].constant;
+}
+
+static void set_tile(cpu_winograd *w, int tile)
+{
+    w->tile = tile;
+    w->tile_rows = (w->out[0] + tile - 1) / tile;
+    w->tile_columns = (w->out[1] + tile - 1) / tile;
+}
+
+/* Estimated time in vector multiply-adds, of which a core does one in a cycle. Measured on AVX-512 with two
+ * 256-bit pipes: products reach 0.9 of that; a tile of 4x4 costs 110 for each block of input channels and 90
+ * for each of output channels, one of 2x2 45 and 30. Weights pass once, at 7.5 for a vector from memory;
+ * where arithmetic hides that, 3 remain. */
+#define STREAMED_VECTOR 7.5
+#define HIDDEN_VECTOR 3.0
+
+static double streamed_cost(double computed, double weight_vectors)
+{
+    double streamed = weight_vectors * STREAMED_VECTOR;
+    return (computed > streamed ? computed : streamed) + weight_vectors * HIDDEN_VECTOR;
+}
+
+static double cost_of(const cpu_winograd *w)
+{
+    double weights = (double)points_of(w) * (double)w->in_channels * (double)w->out_vectors;
+    double tiles = (double)tile_count(w), in = (double)w->in_vectors, out = (double)w->out_vectors;
+    double moves = w->tile == 4 ? 110 * in + 90 * out : 45 * in + 30 * out;
+    return streamed_cost(tiles * weights / 0.9, weights) + tiles * moves;
+}
+
+static double direct_cost(const cpu_winograd *w)
+{
+    double weights = 9 * (double)w->in_channels * (double)w->out_vectors;
+    return streamed_cost((double)(w->batch * w->out[0] * w->out[1]) * weights, weights);
+}
+
+/* False: the direct kernel is as good. The thread count must not matter: results would depend on it. */
+static bool choose_tile(cpu_winograd *w)
+{
+    set_tile(w, 2);
+    double small = cost_of(w);
+    set_tile(w, 4);
+    double large = cost_of(w);
+    if (small < large)
+        set_tile(w, 2);
+    return (small < large ? small : large) < 0.9 * direct_cost(w);
+}
+
+/* Transformed inputs and products of a block: half of a level-2 cache of 1 MiB; the weights pass through the
+ * other half. */
+#define BLOCK_BYTES (512 << 10)
+#define LEAST_TILES 16 /* each vector of weights is used that often when it comes */
+
+/* Cuts the tiles into blocks and, when those are fewer than threads, the panels into groups. */
+static void cut(cpu_winograd *w, int width, int threads)
+{
+    int64_t vector_bytes = width * (int64_t)sizeof(float), points = points_of(w), tiles = tile_count(w);
+    int64_t tile_bytes = points * vector_bytes * (w->in_vectors + 4);
+    int64_t most = BLOCK_BYTES / tile_bytes;
+    most = most < LEAST_TILES ? LEAST_TILES : most;
+    w->blocks = (tiles + most - 1) / most;
+    w->panel_groups = 1;
+    if (threads > 1) {
+        if (w->blocks < threads)
+            w->panel_groups = threads < w->panel_count ? threads : w->panel_count;
+        else
+            w->blocks = (w->blocks + threads - 1) / threads * threads;
+    }
+    w->block_tiles = (tiles + w->blocks - 1) / w->blocks;
+}
+
+static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state *s, cpu_kernel *out_kernel)
+{
+    cpu_winograd *w = &s->w;
+    int width = s->table->width;
+    int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    cut(w, width, threads);
+    s->cuts = cuts_of(w, width);
+    pack_job weights = {w, width, build->inputs[1].data};
+    uint64_t key = 0x57494e4f00000000u + (uint64_t)(w->tile << 8 | width); /* "WINO" */
+    w->weights = cpu_pack(build, &build->inputs[1], key, weight_bytes(w, width), pack_weights, &weights);
+    w->bias = pad_bias(build, w, width, conv->bias_input);
+    if (!w->weights)
+        return GANTRY_RESOURCE;
+    if (!w->bias)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    *out_kernel = cpu_kernel_of(winograd_run, s);
+    out_kernel->name = w->tile == 4 ? "winograd4x4" : "winograd2x2";
+    out_kernel->isa = s->table->isa;
+    out_kernel->accumulate = GANTRY_FLOAT32;
+    out_kernel->flops = cpu_conv_flops(conv);
+    out_kernel->threads = threads;
+    out_kernel->scratch_bytes = (size_t)(threads * s->cuts.thread_floats) * sizeof(float);
+    out_kernel->packed_inputs = 2 | (conv->bias_input >= 0 ? 1u << conv->bias_input : 0);
+    build->inputs[0].layout = build->outputs[0].layout = CPU_NCHW16C;
+    for (uint32_t k = 0; k < w->post_count; k++)
+        if (w->posts[k].kind == CPU_POST_RESIDUAL) {
+            build->inputs[w->posts[k].input].layout = CPU_NCHW16C;
+            out_kernel->overwrite_input = (int)w->posts[k].input;
+        }
+    return GANTRY_OK;
+}
+
+gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
+{
+    const cpu_winograd_table *table = build->provider ? table_for(build->provider) : NULL;
+    if (!table || !shape_fits(build, conv))
+        return GANTRY_UNSUPPORTED;
+    winograd_state *s = cpu_state(build, sizeof *s);
+    if (!s)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
+    s->table = table;
+    s->w = (cpu_winograd){.batch = conv->batch,
+                          .in_channels = conv->in_channels,
+                          .out_channels = conv->out_channels,
+                          .in = {conv->window.in[0], conv->window.in[1]},
+                          .out = {conv->window.out[0], conv->window.out[1]},
+                          .pad = {conv->window.pad[0], conv->window.pad[1]},
+                          .in_vectors = (conv->in_channels + table->width - 1) / table->width,
+                          .out_vectors = (conv->out_channels + table->width - 1) / table->width};
+    s->w.panel_count = (s->w.out_vectors + table->max_panel - 1) / table->max_panel;
+    if (conv->in_channels < 8 || conv->out_channels < 8 || !read_posts(build, &s->w) || !choose_tile(&s->w) ||
+        !weights_are_tame(&build->inputs[1]))
+        return GANTRY_UNSUPPORTED;
+    return make(build, conv, s, out_kernel);
+}

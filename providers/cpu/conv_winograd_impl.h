@@ -1,0 +1,432 @@
+/* The loops of conv_winograd.h for one instruction set. The including file sets the target before any header,
+ * and defines WINO_NAME, WINO_ISA, WINO_WIDTH, WINO_VECTOR, WINO(intrinsic), WINO_PANEL (vectors of the
+ * widest panel) and WINO_ROWS_n (tiles that are multiplied at a time with n vectors of weights). */
+#include "conv_winograd.h"
+
+typedef WINO_VECTOR vf;
+
+#define W WINO_WIDTH
+#define INLINE static inline __attribute__((always_inline))
+/* A loop whose count is known when this is compiled. */
+#define EACH(k, n) _Pragma("GCC unroll 16") for (int k = 0; k < (n); k++)
+
+#define MOST_TILES 14 /* of all shapes */
+#define SQRT_2 1.41421356237309505f
+#define SQRT_HALF 0.70710678118654752f
+
+INLINE vf load(const float *p)
+{
+    return WINO(loadu_ps)(p);
+}
+
+INLINE void store(float *p, vf x)
+{
+    WINO(storeu_ps)(p, x);
+}
+
+INLINE vf all(float x)
+{
+    return WINO(set1_ps)(x);
+}
+
+/* a * b + c, rounded once */
+INLINE vf fma3(vf a, vf b, vf c)
+{
+    return WINO(fmadd_ps)(a, b, c);
+}
+
+INLINE vf add(vf a, vf b)
+{
+    return WINO(add_ps)(a, b);
+}
+
+INLINE vf sub(vf a, vf b)
+{
+    return WINO(sub_ps)(a, b);
+}
+
+/* c - a * b */
+INLINE vf fnma3(vf a, vf b, vf c)
+{
+    return WINO(fnmadd_ps)(a, b, c);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* `rows` tiles times `panel` vectors; both are known when this is compiled. */
+INLINE void multiply_rows(const int rows, const int panel, const float *v, int64_t v_block, const float *u,
+                          int64_t channels, float *m)
+{
+    vf sums[MOST_TILES][WINO_PANEL];
+    EACH (r, rows)
+        EACH (k, panel)
+            sums[r][k] = all(0);
+    for (int64_t done = 0; done < channels; done += W, v += v_block) {
+        int64_t count = channels - done < W ? channels - done : W;
+        for (int64_t c = 0; c < count; c++, u += panel * W) {
+            vf weights[WINO_PANEL];
+            EACH (k, panel)
+                weights[k] = load(u + k * W);
+            EACH (r, rows) {
+                vf x = all(v[r * W + c]);
+                EACH (k, panel)
+                    sums[r][k] = fma3(x, weights[k], sums[r][k]);
+            }
+        }
+    }
+    EACH (r, rows)
+        EACH (k, panel)
+            store(m + (r * panel + k) * W, sums[r][k]);
+}
+
+typedef void (*multiply_fn)(const float *v, int64_t v_block, const float *u, int64_t channels, float *m);
+
+#define MULTIPLY(rows, panel)                                                                                \
+    static void multiply_##rows##x##panel(const float *v, int64_t v_block, const float *u, int64_t channels, \
+                                          float *m)                                                          \
+    {                                                                                                        \
+        multiply_rows(rows, panel, v, v_block, u, channels, m);                                              \
+    }
+#define ENTRY(rows, panel) [panel][rows] = multiply_##rows##x##panel,
+WINO_SHAPES(MULTIPLY)
+static const multiply_fn multiply_table[WINO_PANEL + 1][MOST_TILES + 1] = {WINO_SHAPES(ENTRY)};
+
+/* Groups of rows of nearly the same size: a last group of one would read the weights for little work. */
+static void multiply(const float *v, int64_t v_block, int64_t tiles, const float *u, int64_t channels,
+                     int panel, float *m)
+{
+    int64_t groups = (tiles + most_tiles[panel] - 1) / most_tiles[panel];
+    for (int64_t g = 0, done = 0; g < groups; g++) {
+        int64_t rows = (tiles - done) / (groups - g);
+        multiply_table[panel][rows](v + done * W, v_block, u, channels, m + done * panel * W);
+        done += rows;
+    }
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+/* One row of transformed inputs; s holds the six columns. */
+INLINE void input_row_4(const vf *s, float *v, int64_t v_point)
+{
+    vf even = fnma3(all(2.0f), s[2], s[4]), odd = fnma3(all(2.0f), s[1], s[3]);
+    store(v, add(fnma3(all(2.5f), s[2], s[0]), s[4]));
+    store(v + v_point, fma3(all(SQRT_HALF), odd, even));
+    store(v + 2 * v_point, fnma3(all(SQRT_HALF), odd, even));
+    even = fnma3(all(0.5f), s[2], s[4]), odd = fnma3(all(0.5f), s[1], s[3]);
+    store(v + 3 * v_point, fma3(all(SQRT_2), odd, even));
+    store(v + 4 * v_point, fnma3(all(SQRT_2), odd, even));
+    store(v + 5 * v_point, add(fnma3(all(2.5f), s[3], s[1]), s[5]));
+}
+
+/* A row for 0 (first = 0) or infinity (first = 1). */
+INLINE void input_outer_row_4(const float *x, int64_t row, float *v, int64_t v_point)
+{
+    vf s[6];
+    EACH (j, 6)
+        s[j] = add(fnma3(all(2.5f), load(x + 2 * row + j * W), load(x + j * W)), load(x + 4 * row + j * W));
+    input_row_4(s, v, v_point);
+}
+
+/* The two rows for +-root; square is the square of the other root. */
+INLINE void input_inner_rows_4(const float *x, int64_t row, float root, float square, float *v,
+                               int64_t v_point)
+{
+    vf plus[6], minus[6];
+    EACH (j, 6) {
+        vf even = fnma3(all(square), load(x + 2 * row + j * W), load(x + 4 * row + j * W));
+        vf odd = fnma3(all(square), load(x + row + j * W), load(x + 3 * row + j * W));
+        plus[j] = fma3(all(root), odd, even);
+        minus[j] = fnma3(all(root), odd, even);
+    }
+    input_row_4(plus, v, v_point);
+    input_row_4(minus, v + 6 * v_point, v_point);
+}
+
+static void input_block_4(const float *x, int64_t row, float *v, int64_t v_point)
+{
+    input_outer_row_4(x, row, v, v_point);
+    input_inner_rows_4(x, row, SQRT_HALF, 2.0f, v + 6 * v_point, v_point);
+    input_inner_rows_4(x, row, SQRT_2, 0.5f, v + 18 * v_point, v_point);
+    input_outer_row_4(x + row, row, v + 30 * v_point, v_point);
+}
+
+INLINE void input_row_2(const vf *s, float *v, int64_t v_point)
+{
+    store(v, sub(s[0], s[2]));
+    store(v + v_point, add(s[1], s[2]));
+    store(v + 2 * v_point, sub(s[2], s[1]));
+    store(v + 3 * v_point, sub(s[3], s[1]));
+}
+
+static void input_block_2(const float *x, int64_t row, float *v, int64_t v_point)
+{
+    vf s[4][4];
+    EACH (j, 4) {
+        vf d0 = load(x + j * W), d1 = load(x + row + j * W), d2 = load(x + 2 * row + j * W),
+           d3 = load(x + 3 * row + j * W);
+        s[0][j] = sub(d0, d2);
+        s[1][j] = add(d1, d2);
+        s[2][j] = sub(d2, d1);
+        s[3][j] = sub(d3, d1);
+    }
+    EACH (i, 4)
+        input_row_2(s[i], v + i * 4 * v_point, v_point);
+}
+
+/* The part of a tile that is inside of the plane, with zeros around it. */
+INLINE void copy_inside(const cpu_winograd_source *s, const int side, int64_t block, float *buffer)
+{
+    const float *x = s->x + block * s->plane;
+    for (int64_t i = s->top; i < s->bottom; i++)
+        for (int64_t j = s->left; j < s->right; j++)
+            store(buffer + (i * side + j) * W, load(x + (s->first + i * s->row + j * W)));
+}
+
+typedef void (*input_block_fn)(const float *x, int64_t row, float *v, int64_t v_point);
+
+INLINE bool is_inside(const cpu_winograd_source *s, const int side)
+{
+    return s->top == 0 && s->left == 0 && s->bottom == side && s->right == side;
+}
+
+INLINE void input_tile(const int side, const input_block_fn block, const cpu_winograd_source *s,
+                       int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+{
+    if (is_inside(s, side)) {
+        for (int64_t b = 0; b < blocks; b++)
+            block(s->x + (s->first + b * s->plane), s->row, v + b * v_block, v_point);
+        return;
+    }
+    float buffer[36 * W] __attribute__((aligned(64)));
+    EACH (k, side * side)
+        store(buffer + k * W, all(0));
+    for (int64_t b = 0; b < blocks; b++) {
+        copy_inside(s, side, b, buffer);
+        block(buffer, side * W, v + b * v_block, v_point);
+    }
+}
+
+static void input_4(const cpu_winograd_source *s, int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+{
+    input_tile(6, input_block_4, s, blocks, v, v_block, v_point);
+}
+
+static void input_2(const cpu_winograd_source *s, int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+{
+    input_tile(4, input_block_2, s, blocks, v, v_block, v_point);
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+/* Keeps the lanes of channels that exist. */
+INLINE vf keep_channels(const cpu_winograd *w, const cpu_winograd_target *t, vf x)
+{
+    int64_t left = w->out_channels - t->block * W;
+    if (left >= W)
+        return x;
+    float lanes[W] __attribute__((aligned(64)));
+    store(lanes, x);
+    for (int64_t k = left; k < W; k++)
+        lanes[k] = 0;
+    return load(lanes);
+}
+
+/* In this order NaN stays NaN. */
+INLINE vf clamp(vf low, vf high, vf x)
+{
+    return WINO(min_ps)(high, WINO(max_ps)(low, x));
+}
+
+/* All results of a tile, all channels of a block. */
+INLINE void finish_whole(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t,
+                         const float *residual)
+{
+    const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
+    float *out = t->y + t->offset;
+    if (residual) {
+        EACH (k, m * m)
+            y[k / m][k % m] = add(y[k / m][k % m], load(residual + k / m * t->row + k % m * W));
+    }
+    EACH (k, m * m)
+        store(out + k / m * t->row + k % m * W, clamp(low, high, add(y[k / m][k % m], bias)));
+}
+
+INLINE void finish_simple(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t)
+{
+    const float *residual = w->residual_input >= 0 ? t->inputs[w->residual_input] + t->offset : NULL;
+    if (t->rows == m && t->columns == m && w->out_channels - t->block * W >= W) {
+        finish_whole(w, m, y, t, residual);
+        return;
+    }
+    const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
+    for (int i = 0; i < m && i < t->rows; i++)
+        for (int j = 0; j < m && j < t->columns; j++) {
+            vf x = y[i][j];
+            if (residual)
+                x = add(x, load(residual + i * t->row + j * W));
+            store(t->y + t->offset + i * t->row + j * W, keep_channels(w, t, clamp(low, high, add(x, bias))));
+        }
+}
+
+INLINE void add_residual(const float *residual, const int m, const cpu_winograd_target *t, float *values)
+{
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t j = 0; j < t->columns; j++) {
+            float *at = values + (i * m + j) * W;
+            store(at, add(load(at), load(residual + t->offset + i * t->row + j * W)));
+        }
+}
+
+static __attribute__((noinline)) void finish_posts(const cpu_winograd *w, const int m, float *values,
+                                                   const cpu_winograd_target *t)
+{
+    for (uint32_t k = 0; k < w->post_count; k++) {
+        const cpu_winograd_post *post = &w->posts[k];
+        if (post->kind == CPU_POST_RESIDUAL)
+            add_residual(t->inputs[post->input], m, t, values);
+        else
+            post->unary(values, values, m * m * W, post->parameters);
+    }
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t j = 0; j < t->columns; j++)
+            store(t->y + t->offset + i * t->row + j * W, keep_channels(w, t, load(values + (i * m + j) * W)));
+}
+
+INLINE void finish(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t)
+{
+    if (w->simple) {
+        finish_simple(w, m, y, t);
+        return;
+    }
+    float values[16 * W] __attribute__((aligned(64)));
+    const vf bias = load(w->bias + t->block * W);
+    EACH (k, m * m)
+        store(values + k * W, add(y[k / m][k % m], bias));
+    finish_posts(w, m, values, t);
+}
+
+/* Whether a sum over the results is finite: then all of them are. */
+INLINE bool all_finite(const int m, vf (*y)[4])
+{
+    vf sum = y[0][0];
+    EACH (k, m * m - 1)
+        sum = add(sum, y[(k + 1) / m][(k + 1) % m]);
+    vf zero = sub(sum, sum);
+#if WINO_WIDTH == 16
+    return _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0;
+#else
+    return _mm256_movemask_ps(_mm256_cmp_ps(zero, zero, _CMP_UNORD_Q)) == 0;
+#endif
+}
+
+INLINE void output_4_of_6(const vf *m, vf *y)
+{
+    vf s1 = add(m[1], m[2]), d1 = sub(m[1], m[2]), s2 = add(m[3], m[4]), d2 = sub(m[3], m[4]);
+    y[0] = add(add(m[0], s1), s2);
+    y[1] = fma3(all(SQRT_2), d2, WINO(mul_ps)(all(SQRT_HALF), d1));
+    y[2] = fma3(all(2.0f), s2, WINO(mul_ps)(all(0.5f), s1));
+    y[3] = fma3(all(2.0f * SQRT_2), d2, fma3(all(0.5f * SQRT_HALF), d1, m[5]));
+}
+
+static bool output_4(const cpu_winograd *w, const float *m, int64_t m_point, const cpu_winograd_target *t)
+{
+    vf half[4][6], y[4][4];
+    EACH (j, 6) {
+        vf column[6], out[4];
+        EACH (i, 6)
+            column[i] = load(m + (i * 6 + j) * m_point);
+        output_4_of_6(column, out);
+        EACH (i, 4)
+            half[i][j] = out[i];
+    }
+    EACH (i, 4)
+        output_4_of_6(half[i], y[i]);
+    if (!all_finite(4, y))
+        return false;
+    finish(w, 4, y, t);
+    return true;
+}
+
+static bool output_2(const cpu_winograd *w, const float *m, int64_t m_point, const cpu_winograd_target *t)
+{
+    vf half[2][4], y[2][4];
+    EACH (j, 4) {
+        vf m0 = load(m + j * m_point), m1 = load(m + (4 + j) * m_point), m2 = load(m + (8 + j) * m_point),
+           m3 = load(m + (12 + j) * m_point);
+        half[0][j] = add(add(m0, m1), m2);
+        half[1][j] = add(sub(m1, m2), m3);
+    }
+    EACH (i, 2) {
+        y[i][0] = add(add(half[i][0], half[i][1]), half[i][2]);
+        y[i][1] = add(sub(half[i][1], half[i][2]), half[i][3]);
+    }
+    if (!all_finite(2, y))
+        return false;
+    finish(w, 2, y, t);
+    return true;
+}
+
+/* ---- by the definition ----------------------------------------------------------------------- */
+
+/* The weights themselves, from their transform: g = L U L' with L the left inverse of G that needs the fewest
+ * points. Each is right to a rounding or two of the largest. */
+INLINE void restore_weights(const int m, const float *u, int64_t u_point, vf (*g)[3])
+{
+    const int side = m + 2, last = side - 1;
+    const float middle = m == 4 ? -1.5f * SQRT_HALF : 1.0f;
+    vf half[3][4];
+    const int used[4] = {0, 1, 2, last};
+    EACH (j, 4) {
+        const float *column = u + used[j] * u_point;
+        half[0][j] = load(column);
+        half[1][j] =
+            WINO(mul_ps)(all(middle), sub(load(column + side * u_point), load(column + 2 * side * u_point)));
+        half[2][j] = load(column + last * side * u_point);
+    }
+    EACH (i, 3) {
+        g[i][0] = half[i][0];
+        g[i][1] = WINO(mul_ps)(all(middle), sub(half[i][1], half[i][2]));
+        g[i][2] = half[i][3];
+    }
+}
+
+INLINE void direct(const cpu_winograd *w, const int m, const cpu_winograd_source *s, const float *u,
+                   int panel, const cpu_winograd_target *t)
+{
+    vf y[4][4], g[3][3];
+    int64_t u_point = w->in_channels * panel * W;
+    for (int k = 0; k < 16; k++)
+        y[k / 4][k % 4] = all(0);
+    for (int64_t c = 0; c < w->in_channels; c++, u += panel * W) {
+        const float *x = s->x + c / W * s->plane + c % W;
+        restore_weights(m, u, u_point, g);
+        for (int i = 0; i < m; i++)
+            for (int j = 0; j < m; j++)
+                for (int a = 0; a < 3; a++)
+                    for (int b = 0; b < 3; b++)
+                        if (i + a >= s->top && i + a < s->bottom && j + b >= s->left && j + b < s->right)
+                            y[i][j] =
+                                fma3(all(x[s->first + (i + a) * s->row + (j + b) * W]), g[a][b], y[i][j]);
+    }
+    finish(w, m, y, t);
+}
+
+static void direct_4(const cpu_winograd *w, const cpu_winograd_source *s, const float *u, int panel,
+                     const cpu_winograd_target *t)
+{
+    direct(w, 4, s, u, panel, t);
+}
+
+static void direct_2(const cpu_winograd *w, const cpu_winograd_source *s, const float *u, int panel,
+                     const cpu_winograd_target *t)
+{
+    direct(w, 2, s, u, panel, t);
+}
+
+const cpu_winograd_table WINO_NAME = {.isa = WINO_ISA,
+                                      .width = W,
+                                      .max_panel = WINO_PANEL,
+                                      .input = {input_2, input_4},
+                                      .multiply = multiply,
+                                      .output = {output_2, output_4},
+                                      .direct = {direct_2, direct_4}};
