@@ -69,8 +69,12 @@ static void say_where(const json_t *document, json_t *lines)
         if (gt_report_number_at(nodes, OTHERS[m].state) > 0 && used + 80 < sizeof text)
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%.0f %s", used ? "; " : "",
                                      gt_report_number_at(nodes, OTHERS[m].state), OTHERS[m].text);
-    add_line(lines, nothing, nothing, "totals.nodes", "%.0f of the %.0f nodes of the file run: %s", total,
-             gt_report_number_at(nodes, "in_file"), text);
+    double inserted = gt_report_number_at(nodes, "inserted");
+    char extra[60] = "";
+    if (inserted > 0)
+        snprintf(extra, sizeof extra, " and %.0f that passes inserted", inserted);
+    add_line(lines, nothing, nothing, "totals.nodes", "%.0f of the %.0f nodes of the file%s run: %s",
+             total - inserted, gt_report_number_at(nodes, "in_file"), extra, text);
 }
 
 /* What making plans took, when only one run has shown what it costs. */

@@ -3,6 +3,7 @@
 #include "variant_parts.h"
 
 #include "base/clock.h"
+#include "graph/infer.h"
 
 void gt_variant_destroy_program(gantry_session *session, const gt_placement *placement, gt_program *programs,
                                 uint32_t index)
@@ -75,46 +76,59 @@ static void describe_domains(const gantry_session *session, gt_place_domain *dom
     }
 }
 
-static gantry_status place(gt_variant *variant, gantry_error *err)
-{
-    gantry_session *session = variant->session;
+/* What one gt_place is told, in an arena of its own. */
+typedef struct question {
     gt_arena arena;
-    gt_arena_init(&arena, session->allocator);
-    shown_graph shown = {.arena = &arena};
-    gantry_status status = show_graph(&shown, variant->graph, err);
-    gt_place_provider *providers = GT_ARENA_ARRAY(&arena, gt_place_provider, session->provider_count);
-    judge_self *selves = GT_ARENA_ARRAY(&arena, judge_self, session->provider_count);
-    gt_place_domain *domains = GT_ARENA_ARRAY(&arena, gt_place_domain, session->domain_count);
-    if (status == GANTRY_OK && (!providers || !selves || !domains))
-        status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
-    if (status != GANTRY_OK)
-        goto done;
+    shown_graph shown;
+    gt_place_provider *providers;
+    judge_self *selves;
+    gt_place_domain *domains;
+    uint32_t *source_domain;
+} question;
+
+static void describe_providers(const gantry_session *session, question *q)
+{
     for (uint32_t k = 0; k < session->provider_count; k++) {
         const gt_session_provider *p = &session->providers[k];
         bool available = p->entry && p->entry->available;
-        selves[k] = (judge_self){available ? p->entry->table : NULL, &shown, &session->options, 0};
-        providers[k] =
+        q->selves[k] = (judge_self){available ? p->entry->table : NULL, &q->shown, &session->options, 0};
+        q->providers[k] =
             (gt_place_provider){.name = p->name,
                                 .domain = p->domain,
                                 .precision = available ? p->entry->info.precision : GANTRY_UNDEFINED,
                                 .available = available,
                                 .detail = p->entry ? p->entry->detail : "no provider of that name is loaded",
                                 .judge = judge,
-                                .self = &selves[k]};
+                                .self = &q->selves[k]};
     }
-    describe_domains(session, domains);
-    uint32_t *source_domain = NULL;
-    if (!variant->body) {
-        source_domain = GT_ARENA_ARRAY(&arena, uint32_t, variant->graph->values.count + 1);
-        if (!source_domain) {
-            status = gt_out_of_memory(err, GANTRY_STAGE_PLACE);
-            goto done;
-        }
-        memset(source_domain, 0xff, variant->graph->values.count * sizeof *source_domain);
-        for (uint32_t k = 0; k < variant->graph->inputs.count; k++)
-            source_domain[variant->graph->inputs.data[k]] = session->input_domains[k];
-    }
-    gt_place_options options = {.source_domain = source_domain,
+}
+
+static gantry_status prepare_question(const gt_variant *variant, question *q, gantry_error *err)
+{
+    const gantry_session *session = variant->session;
+    const gt_graph *graph = variant->graph;
+    q->shown.arena = &q->arena;
+    GT_TRY(show_graph(&q->shown, graph, err));
+    q->providers = GT_ARENA_ARRAY(&q->arena, gt_place_provider, session->provider_count);
+    q->selves = GT_ARENA_ARRAY(&q->arena, judge_self, session->provider_count);
+    q->domains = GT_ARENA_ARRAY(&q->arena, gt_place_domain, session->domain_count);
+    q->source_domain = variant->body ? NULL : GT_ARENA_ARRAY(&q->arena, uint32_t, graph->values.count + 1);
+    if (!q->providers || !q->selves || !q->domains || (!variant->body && !q->source_domain))
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    describe_providers(session, q);
+    describe_domains(session, q->domains);
+    if (variant->body)
+        return GANTRY_OK;
+    memset(q->source_domain, 0xff, graph->values.count * sizeof *q->source_domain);
+    for (uint32_t k = 0; k < graph->inputs.count; k++)
+        q->source_domain[graph->inputs.data[k]] = session->input_domains[k];
+    return GANTRY_OK;
+}
+
+static gantry_status ask(gt_variant *variant, question *q, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    gt_place_options options = {.source_domain = q->source_domain,
                                 .output_domain = variant->body ? NULL : session->output_domains,
                                 .by_cost = session->options.plan_by_cost,
                                 .model_precision = session->options.model_precision,
@@ -123,14 +137,66 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
                                 .late = variant->late.data,
                                 .late_count = variant->late.count,
                                 .show_graph = show_graph,
-                                .show_self = &shown};
+                                .show_self = &q->shown};
     gt_placement_destroy(session->allocator, &variant->placement);
-    status = gt_place(variant->graph, providers, session->provider_count, domains, session->domain_count,
-                      &options, &variant->placement, err);
+    gantry_status status = gt_place(variant->graph, q->providers, session->provider_count, q->domains,
+                                    session->domain_count, &options, &variant->placement, err);
     for (uint32_t k = 0; k < session->provider_count && !session->created; k++)
-        session->providers[k].judge_ns += selves[k].ns;
-done:
-    gt_arena_clear(&arena);
+        session->providers[k].judge_ns += q->selves[k].ns;
+    return status;
+}
+
+/* float32 in place of a type that nobody computes in gives other bits than the definition: not when they have
+ * to be exact. */
+static bool may_promote(const gt_options *options)
+{
+    bool may = options->rewrites && !options->exact;
+    for (uint32_t k = 0; k < options->disabled_rewrites.count; k++)
+        may = may && strcmp(options->disabled_rewrites.data[k], "promote") != 0;
+    return may;
+}
+
+/* Patterns are recognised again in the new type; shapes flow into a body from the root. The placement knows
+ * nothing of the nodes that came: it goes, also when memory ran out halfway. */
+static gantry_status promote(gt_variant *variant, const question *q, bool *out_promoted, gantry_error *err)
+{
+    gt_graph *graph = variant->graph;
+    gantry_session *session = variant->session;
+    gantry_status status =
+        gt_promote(graph, variant->placement, q->providers, session->provider_count, out_promoted, err);
+    if (!*out_promoted)
+        return status;
+    gt_placement_destroy(session->allocator, &variant->placement);
+    GT_TRY(status);
+    if (!graph->parent)
+        return gt_session_simplify(session, graph, err);
+    while (graph->parent)
+        graph = graph->parent;
+    return gt_infer_graph(graph, err);
+}
+
+/* Each promotion leaves fewer nodes of a narrow type: this ends. */
+static gantry_status place(gt_variant *variant, gantry_error *err)
+{
+    gantry_error failure;
+    gantry_status status;
+    bool promoted;
+    do {
+        question q = {0};
+        failure = (gantry_error)GANTRY_ERROR_INIT;
+        promoted = false;
+        gt_arena_init(&q.arena, variant->session->allocator);
+        status = prepare_question(variant, &q, &failure);
+        if (status == GANTRY_OK)
+            status = ask(variant, &q, &failure);
+        if (status == GANTRY_UNSUPPORTED && may_promote(&variant->session->options)) {
+            gantry_status done = promote(variant, &q, &promoted, &failure);
+            status = done == GANTRY_OK ? status : done;
+        }
+        gt_arena_clear(&q.arena);
+    } while (promoted && status == GANTRY_UNSUPPORTED);
+    if (status != GANTRY_OK && err && err->struct_bytes >= sizeof *err)
+        *err = failure;
     return status;
 }
 

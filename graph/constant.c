@@ -10,7 +10,8 @@
 
 #define PAGE_BYTES ((uintptr_t)4096)
 
-/* ---- scaled constants -----------------------------------------------------------------------------------
+/* ---- scaled and widened constants
+ * -----------------------------------------------------------------------------------
  */
 
 /* The largest magnitude among elements that need not be aligned, as its bits: those of NaN and infinity are
@@ -86,6 +87,63 @@ gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_sc
     return gt_model_add_constant(model, &constant, out_constant, err);
 }
 
+/* float16 has 5 bits of exponent with a bias of 15 and 10 of fraction; float32 8, 127 and 23. Multiplying by
+ * 2^(127-15) moves the bias, of subnormal numbers too. */
+static GT_CLONES void widen_half(const char *from, char *to, uint64_t count)
+{
+    for (uint64_t k = 0; k < count; k++) {
+        uint16_t half;
+        memcpy(&half, from + 2 * k, 2);
+        uint32_t bits = (uint32_t)(half & 0x7fff) << 13, moved;
+        float element;
+        memcpy(&element, &bits, 4);
+        element *= 0x1p112f;
+        memcpy(&moved, &element, 4);
+        moved = bits >= 0x7c00u << 13 ? bits | 0x7f800000u : moved;
+        moved |= (uint32_t)(half & 0x8000) << 16;
+        memcpy(to + 4 * k, &moved, 4);
+    }
+}
+
+static GT_CLONES void widen_brain(const char *from, char *to, uint64_t count)
+{
+    for (uint64_t k = 0; k < count; k++) {
+        uint16_t brain;
+        memcpy(&brain, from + 2 * k, 2);
+        uint32_t bits = (uint32_t)brain << 16;
+        memcpy(to + 4 * k, &bits, 4);
+    }
+}
+
+gantry_status gt_model_add_widened(gt_model *model, const char *name, uint32_t base, uint32_t *out_constant,
+                                   gantry_error *err)
+{
+    gt_scaling *kept = GT_ARENA_NEW(&model->arena, gt_scaling);
+    if (!kept)
+        return gt_graph_no_memory(err);
+    kept->base = base;
+    gt_constant constant = model->constants.data[base];
+    constant.name = name;
+    constant.dtype = GANTRY_FLOAT32;
+    constant.bytes = 2 * constant.bytes;
+    constant.origin = GT_CONSTANT_SCALED;
+    constant.scaling = kept;
+    constant.data = NULL;
+    constant.maps = 0;
+    return gt_model_add_constant(model, &constant, out_constant, err);
+}
+
+static void make_from(const gt_model *model, const gt_constant *constant, const char *from, char *to)
+{
+    const gt_scaling *scaling = constant->scaling;
+    if (scaling->factor)
+        scale_all(scaling, from, to);
+    else if (model->constants.data[scaling->base].dtype == GANTRY_FLOAT16)
+        widen_half(from, to, constant->bytes / 4);
+    else
+        widen_brain(from, to, constant->bytes / 4);
+}
+
 static gantry_status make_scaled(gt_model *model, uint32_t index, gantry_error *err)
 {
     const gt_scaling *scaling = model->constants.data[index].scaling;
@@ -95,7 +153,7 @@ static gantry_status make_scaled(gt_model *model, uint32_t index, gantry_error *
         return gt_graph_no_memory(err);
     gantry_status status = gt_constant_map(model, scaling->base, &from, err);
     if (status == GANTRY_OK) {
-        scale_all(scaling, from, to);
+        make_from(model, &model->constants.data[index], from, to);
         gt_constant_unmap(model, scaling->base);
         model->constants.data[index].data = to;
     } else {

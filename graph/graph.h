@@ -22,8 +22,8 @@ typedef struct gt_model gt_model;
 typedef enum gt_constant_origin {
     GT_CONSTANT_MEMORY, /* data is in the model's arena, or owned */
     GT_CONSTANT_FILE,   /* data lies in files[file] at offset; `data` is NULL until somebody maps it */
-    GT_CONSTANT_SCALED /* another constant times a factor for each channel; `data` is NULL until somebody asks
-                        */
+    GT_CONSTANT_SCALED  /* another constant times a factor for each channel, or widened to float32; `data` is
+                           NULL until somebody asks */
 } gt_constant_origin;
 
 /* Weights that a rewrite scaled: kept as what they are made of, because a copy would double the memory of a
@@ -33,7 +33,7 @@ typedef enum gt_constant_origin {
 typedef struct gt_scaling {
     uint32_t base; /* a constant of the model */
     uint64_t rows, rows_of_group, channels_of_row, inner;
-    const double *factor;
+    const double *factor; /* NULL: base is float16 or bfloat16, and this is the same in float32 */
 } gt_scaling;
 
 /* Bytes known at creation, dense row-major in the packing of types.h; of a STRING an array of const char *.

@@ -55,4 +55,8 @@ void gt_model_drop_scaled(gt_model *model); /* frees the bytes of all scaled con
 gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_scaling *scaling,
                                   uint32_t *out_constant, bool *out_finite, gantry_error *err);
 
+/* A float32 constant with the elements of constant `base`, which is float16 or bfloat16. */
+gantry_status gt_model_add_widened(gt_model *model, const char *name, uint32_t base, uint32_t *out_constant,
+                                   gantry_error *err);
+
 #endif

@@ -144,6 +144,13 @@ gantry_status gt_place(gt_graph *graph, const gt_place_provider *providers, uint
                        gt_placement **out_placement, gantry_error *err);
 void gt_placement_destroy(gt_allocator *allocator, gt_placement **placement);
 
+/* Makes nodes run in float32 that no provider took because it does not compute in float16 or bfloat16
+ * (`placement` says so): Casts where values enter and leave a group of them, widened constants, a note
+ * "promoted". Ids stay what they are; the graph is sorted and has to be inferred again. *out_changed false:
+ * there was none. */
+gantry_status gt_promote(gt_graph *graph, const gt_placement *placement, const gt_place_provider *providers,
+                         uint32_t provider_count, bool *out_changed, gantry_error *err);
+
 /* Puts the nodes a composite stands for in its place. They keep their lineages; the graph is neither sorted
  * nor inferred. */
 gantry_status gt_graph_expand_composite(gt_graph *graph, uint32_t node, gantry_error *err);

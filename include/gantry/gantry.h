@@ -91,12 +91,16 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Keys and values are text; unknown keys and bad values are refused where they are set. The keys, with
- * defaults: threads=0             worker threads of the session; 0: the CPUs this process may use
+/* clang-format off */
+/* Keys and values are text; unknown keys and bad values are refused where they are set. The keys, with defaults:
+ *
+ *   threads=0             worker threads of the session; 0: the CPUs this process may use
  *   providers=cpu         names in priority order, comma-separated; a name below the model's precision is
- * consent to it plan=cost             cost: a partition that gains less than its boundaries cost is given up;
- * priority: first provider that can strict=off            on: a provider that cannot be created, or two
- * extents for one named dim, is an error precision=any         model: no provider below the model's precision
+ *                         consent to it
+ *   plan=cost             cost: a partition that gains less than its boundaries cost is given up; priority:
+ *                         the first provider that can
+ *   strict=off            on: a provider that cannot be created, or two extents for one named dim, is an error
+ *   precision=any         model: no provider below the model's precision
  *   exact=off             on: no result may differ from the operator's definition
  *   rewrites=on           off: the graph is run as it is (bind-time shape arithmetic stays)
  *   rewrites.NAME=on      one rewrite by name
@@ -112,10 +116,12 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
  *   numeric_check=off     on is refused in this version
- *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated
+ *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated; nodes of
+ *                         float16 or bfloat16 that then have no provider run in float32 (rewrites.promote)
  *   log_level=warning     error, warning, info, debug
  *   PROVIDER.KEY=VALUE    handed to that provider
  */
+/* clang-format on */
 GANTRY_API gantry_status gantry_options_create(gantry_options **out_options, gantry_error *err);
 GANTRY_API void gantry_options_destroy(gantry_options **options);
 GANTRY_API gantry_status gantry_options_set(gantry_options *options, const char *key, const char *value,

@@ -102,9 +102,10 @@ static bool is_disabled(const cpu_provider *provider, const gantry_verdict *verd
     return false;
 }
 
-/* Refuses values no kernel of this provider can hold. */
-static bool value_is_refused(const cpu_provider *provider, const gantry_value_view *value,
-                             gantry_verdict *verdict)
+/* Refuses values no kernel of this provider can hold. A Cast only converts: it may read and write types that
+ * are not to be computed in, or nobody could get out of them. */
+static bool value_is_refused(const cpu_provider *provider, const gantry_node_view *node,
+                             const gantry_value_view *value, gantry_verdict *verdict)
 {
     if (!value)
         return false;
@@ -112,7 +113,8 @@ static bool value_is_refused(const cpu_provider *provider, const gantry_value_vi
         gantry_refuse(verdict, GANTRY_REFUSE_no_kernel, value->name, "no tensor", "tensor", "");
     else if (value->rank > GANTRY_MAX_RANK)
         gantry_refuse(verdict, GANTRY_REFUSE_rank, value->name, "", "rank 16 or less", "");
-    else if (cpu_dtype_bits(value->dtype) == 0 || is_disabled(provider, verdict, value->dtype))
+    else if (cpu_dtype_bits(value->dtype) == 0 ||
+             (strcmp(node->op, "Cast") != 0 && is_disabled(provider, verdict, value->dtype)))
         gantry_refuse(verdict, GANTRY_REFUSE_dtype, value->name, cpu_dtype_name(value->dtype),
                       cpu_dtype_bits(value->dtype) ? "a type not in cpu.disable_types" : "a numeric type",
                       "insert_cast");
@@ -152,10 +154,10 @@ static void judge_node(const cpu_provider *provider, const gantry_graph_view *gr
         return;
     }
     for (uint32_t k = 0; k < node->input_count; k++)
-        if (value_is_refused(provider, gantry_node_input(graph, node, k), verdict))
+        if (value_is_refused(provider, node, gantry_node_input(graph, node, k), verdict))
             return;
     for (uint32_t k = 0; k < node->output_count; k++)
-        if (value_is_refused(provider, gantry_node_output(graph, node, k), verdict))
+        if (value_is_refused(provider, node, gantry_node_output(graph, node, k), verdict))
             return;
     if (types_are_refused(graph, node, row, verdict))
         return;

@@ -231,6 +231,17 @@ def _(ck, report, seen):
     return len(inserted) <= ck["max"] or "%d nodes of %s were inserted" % (len(inserted), ck["op"])
 
 
+@check("per_run")
+def _(ck, report, seen):
+    if ck["what"] != "weight_conversions":
+        return "counter %s is not known" % ck["what"]
+    made = {o for r in report["nodes"] for o in r.get("outputs", [])}
+    fed = {i for p in report["partitions"] for i in p["inputs"]}
+    found = [r["node"] for r in placed(report) if r["op"] in ("Cast", "DequantizeLinear") and number(r.get("executions")) and
+             not (made | fed).intersection(r["inputs"])]
+    return len(found) <= ck["max"] or "weights are converted in every run by %s" % found
+
+
 @check("note")
 def _(ck, report, seen):
     if "when" in ck and not seen["condition"](ck["when"], report):
