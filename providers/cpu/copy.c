@@ -7,8 +7,12 @@
 /* Bytes of one parallel chunk: large against the cost of handing it out. */
 #define CHUNK_BYTES (64 << 10)
 
+/* Glued elements lie at any address that suits their parts. */
+typedef uint16_t element2 __attribute__((aligned(1)));
+typedef uint32_t element4 __attribute__((aligned(1)));
+typedef uint64_t element8 __attribute__((aligned(1)));
 typedef struct element16 {
-    uint64_t low, high;
+    element8 low, high;
 } element16;
 
 #define COPY_FUNCTIONS(bytes, type)                                                                          \
@@ -44,9 +48,9 @@ typedef struct element16 {
             }                                                                                                \
     }
 COPY_FUNCTIONS(1, uint8_t)
-COPY_FUNCTIONS(2, uint16_t)
-COPY_FUNCTIONS(4, uint32_t)
-COPY_FUNCTIONS(8, uint64_t)
+COPY_FUNCTIONS(2, element2)
+COPY_FUNCTIONS(4, element4)
+COPY_FUNCTIONS(8, element8)
 COPY_FUNCTIONS(16, element16)
 
 typedef struct copy_functions {
@@ -84,16 +88,40 @@ static void find_tile(cpu_copy *copy)
     }
 }
 
+/* Innermost elements that stay together on both sides are moved as one element. */
+static void glue_elements(cpu_copy *copy)
+{
+    cpu_nest *nest = &copy->nest;
+    int64_t count = nest->inner;
+    size_t bytes = copy->element_bytes * (size_t)count;
+    if (nest->rank == 0 || count < 2 || nest->step[0] != 1 || nest->step[1] != 1 || bytes > 16 ||
+        !functions[bytes].row)
+        return;
+    for (uint32_t axis = 0; axis < nest->rank; axis++)
+        if (nest->strides[0][axis] % count || nest->strides[1][axis] % count)
+            return;
+    copy->element_bytes = bytes;
+    nest->rank--;
+    nest->inner = nest->dims[nest->rank];
+    for (int side = 0; side < 2; side++) {
+        nest->step[side] = nest->strides[side][nest->rank] / count;
+        for (uint32_t axis = 0; axis < nest->rank; axis++)
+            nest->strides[side][axis] /= count;
+    }
+    nest->rows = cpu_product(nest->dims, 0, nest->rank);
+}
+
 bool cpu_copy_make(cpu_copy *copy, uint32_t rank, const int64_t *dims, const int64_t *target_strides,
                    const int64_t *source_strides, size_t element_bytes)
 {
     const int64_t *strides[2] = {target_strides, source_strides};
-    *copy = (cpu_copy){.element_bytes = element_bytes};
+    *copy = (cpu_copy){.element_bytes = element_bytes, .offset_unit = (int64_t)element_bytes};
     if (element_bytes > 16 || !functions[element_bytes].row)
         return false;
     cpu_nest_make(&copy->nest, rank, dims, 2, strides);
+    glue_elements(copy);
     find_tile(copy);
-    int64_t row_bytes = copy->nest.inner * cpu_max64(1, copy->tile_rows) * (int64_t)element_bytes;
+    int64_t row_bytes = copy->nest.inner * cpu_max64(1, copy->tile_rows) * (int64_t)copy->element_bytes;
     copy->chunk = cpu_max64(1, CHUNK_BYTES / cpu_max64(1, row_bytes));
     return true;
 }
@@ -142,8 +170,9 @@ void cpu_copy_run(const cpu_copy *copy, const cpu_call *call, const void *source
 {
     int64_t bytes = (int64_t)copy->element_bytes;
     int64_t row_bytes = copy->nest.inner * cpu_max64(1, copy->tile_rows) * bytes;
-    copy_work work = {copy, (const char *)source + copy->source_offset * bytes,
-                      (char *)target + copy->target_offset * bytes, cpu_max64(1, row_bytes / CHUNK_BYTES)};
+    copy_work work = {copy, (const char *)source + copy->source_offset * copy->offset_unit,
+                      (char *)target + copy->target_offset * copy->offset_unit,
+                      cpu_max64(1, row_bytes / CHUNK_BYTES)};
     if (row_bytes)
         cpu_parallel(call, copy->nest.rows * work.pieces, copy->chunk, copy_chunk, &work);
 }

@@ -7,8 +7,9 @@
 
 typedef struct cpu_copy {
     cpu_nest nest; /* operand 0 is the target, 1 the source; strides in elements, negative ones allowed */
-    size_t element_bytes;
-    int64_t target_offset, source_offset; /* elements */
+    size_t element_bytes; /* of what is moved at once: some elements when they stay together */
+    int64_t target_offset, source_offset; /* elements of the tensor */
+    int64_t offset_unit;                  /* bytes of one */
     /* A transposition of the innermost two axes, done in square tiles: columns = nest.inner, and the axis
      * before it is contiguous in the source. 0: rows are copied one after the other. */
     int64_t tile_rows, tile_target_stride;

@@ -45,6 +45,11 @@ typedef union accumulator {
 
 /* acc[0] over a row; or acc[k] with element k of a row. */
 typedef void (*fold_row_fn)(const void *row, int64_t n, accumulator *acc);
+typedef void (*fold_short_fn)(const float *in, int64_t n, int64_t rows, accumulator *acc);
+
+/* Rows of at most so many elements are folded many at a time: a call for each would cost more than its sum.
+ */
+#define SHORT_ROW 32
 
 typedef struct reduce_state {
     reduce_kind kind;
@@ -55,6 +60,7 @@ typedef struct reduce_state {
     bool inner_kept;
     int64_t reduced_count;
     fold_row_fn fold;
+    fold_short_fn fold_short; /* NULL: rows are long, or do not follow each other */
     accumulator neutral;
     gantry_dtype dtype;
     size_t in_bytes, out_bytes;
@@ -100,13 +106,16 @@ static inline int64_t wrap_mul(int64_t a, int64_t b)
     FOLD_ROW(sum, suffix, type, f, a + x)                                                                    \
     FOLD_ROW(abs, suffix, type, f, a + fabs(x))                                                              \
     FOLD_ROW(square, suffix, type, f, a + x * x)
+#define FLOAT_EXTREME_ROWS(suffix, type)                                                                     \
+    FOLD_ROW(max, suffix, type, f, x > a || x != x ? x : a)                                                  \
+    FOLD_ROW(min, suffix, type, f, x < a || x != x ? x : a)
 #define FLOAT_FOLDS(suffix, type)                                                                            \
     FOLD_COLUMNS(sum, suffix, type, f, a + x)                                                                \
     FOLD_COLUMNS(abs, suffix, type, f, a + fabs(x))                                                          \
     FOLD_COLUMNS(square, suffix, type, f, a + x * x)                                                         \
     FOLD(prod, suffix, type, f, a *x)                                                                        \
-    FOLD(max, suffix, type, f, x > a || x != x ? x : a)                                                      \
-    FOLD(min, suffix, type, f, x < a || x != x ? x : a)
+    FOLD_COLUMNS(max, suffix, type, f, x > a || x != x ? x : a)                                              \
+    FOLD_COLUMNS(min, suffix, type, f, x < a || x != x ? x : a)
 #define INTEGER_FOLDS(suffix, type)                                                                          \
     FOLD(sum, suffix, type, i, wrap_add(a, x))                                                               \
     FOLD(abs, suffix, type, i, wrap_add(a, x < 0 ? wrap_mul(x, -1) : x))                                     \
@@ -117,6 +126,7 @@ static inline int64_t wrap_mul(int64_t a, int64_t b)
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
 FLOAT_SUM_ROWS(f64, double)
+FLOAT_EXTREME_ROWS(f64, double)
 INTEGER_FOLDS(i8, int8_t)
 INTEGER_FOLDS(u8, uint8_t)
 INTEGER_FOLDS(i16, int16_t)
@@ -143,6 +153,41 @@ static void row_square_fast(const void *row, int64_t n, accumulator *acc)
     acc->f += cpu_rows_best()->sum_square_f32(row, n);
 }
 
+static void row_max_fast(const void *row, int64_t n, accumulator *acc)
+{
+    double x = (double)cpu_rows_best()->most_f32(row, n);
+    acc->f = x > acc->f || x != x ? x : acc->f;
+}
+
+static void row_min_fast(const void *row, int64_t n, accumulator *acc)
+{
+    double x = (double)cpu_rows_best()->least_f32(row, n);
+    acc->f = x < acc->f || x != x ? x : acc->f;
+}
+
+/* Many short rows of float32 that follow each other: acc[k] over in[k * n] .. in[k * n + n - 1]. */
+#define FOLD_SHORT(how, expression)                                                                          \
+    CPU_CLONES static void short_##how(const float *in, int64_t n, int64_t rows, accumulator *acc)           \
+    {                                                                                                        \
+        for (int64_t k = 0; k < rows; k++, in += n) {                                                        \
+            double a = acc[k].f;                                                                             \
+            for (int64_t j = 0; j < n; j++) {                                                                \
+                const double x = (double)in[j];                                                              \
+                a = expression;                                                                              \
+            }                                                                                                \
+            acc[k].f = a;                                                                                    \
+        }                                                                                                    \
+    }
+FOLD_SHORT(sum, a + x)
+FOLD_SHORT(abs, a + fabs(x))
+FOLD_SHORT(square, a + x * x)
+FOLD_SHORT(prod, a *x)
+FOLD_SHORT(max, x > a || x != x ? x : a)
+FOLD_SHORT(min, x < a || x != x ? x : a)
+
+static const fold_short_fn short_folds[FOLD_COUNT] = {short_sum,  short_abs, short_square,
+                                                      short_prod, short_max, short_min};
+
 #define BOTH(how, suffix)                                                                                    \
     {                                                                                                        \
         row_##how##_##suffix, columns_##how##_##suffix                                                       \
@@ -158,8 +203,8 @@ static const fold_row_fn folds[GANTRY_DTYPE_COUNT][FOLD_COUNT][2] = {
                         {row_abs_fast, columns_abs_f32},
                         {row_square_fast, columns_square_f32},
                         BOTH(prod, f32),
-                        BOTH(max, f32),
-                        BOTH(min, f32)},
+                        {row_max_fast, columns_max_f32},
+                        {row_min_fast, columns_min_f32}},
     [GANTRY_FLOAT64] = FOLD_ENTRIES(f64),
     [GANTRY_INT8] = FOLD_ENTRIES(i8),
     [GANTRY_UINT8] = FOLD_ENTRIES(u8),
@@ -254,6 +299,35 @@ typedef struct reduce_work {
     void *out;
 } reduce_work;
 
+static void store_results(const reduce_state *state, const accumulator *a, int64_t count, void *out,
+                          int64_t index)
+{
+    bool as_it_is = state->kind != REDUCE_MEAN && state->kind != REDUCE_L2 && state->kind != REDUCE_LOG_SUM;
+    if (state->dtype != GANTRY_FLOAT32 || !as_it_is) {
+        for (int64_t k = 0; k < count; k++)
+            store_result(state, a[k], out, index + k);
+        return;
+    }
+    float *y = (float *)out + index;
+    for (int64_t k = 0; k < count; k++)
+        y[k] = (float)a[k].f;
+}
+
+/* Short rows: pieces of COLUMNS output elements. */
+static void reduce_short_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const reduce_work *work = arg;
+    const reduce_state *state = work->state;
+    for (int64_t piece = begin; piece < end; piece++) {
+        accumulator a[COLUMNS];
+        int64_t at = piece * COLUMNS, n = cpu_min64(COLUMNS, state->kept_count - at);
+        for (int64_t k = 0; k < n; k++)
+            a[k] = state->neutral;
+        state->fold_short((const float *)work->in + at * state->inner, state->inner, n, a);
+        store_results(state, a, n, work->out, at);
+    }
+}
+
 /* Innermost reduced: output elements begin..end-1. */
 static void reduce_rows_chunk(void *arg, int64_t begin, int64_t end)
 {
@@ -293,8 +367,7 @@ static void reduce_columns_chunk(void *arg, int64_t begin, int64_t end)
                         a);
             cpu_nest_next(&state->reduced, &reduced);
         }
-        for (int64_t k = 0; k < n; k++)
-            store_result(state, a[k], work->out, piece / pieces * state->inner + at + k);
+        store_results(state, a, n, work->out, piece / pieces * state->inner + at);
     }
 }
 
@@ -307,6 +380,9 @@ static gantry_status reduce_run(const void *opaque, const cpu_call *call)
     if (state->inner_kept)
         cpu_parallel(call, state->kept_count * ((state->inner + COLUMNS - 1) / COLUMNS), chunk,
                      reduce_columns_chunk, &work);
+    else if (state->fold_short)
+        cpu_parallel(call, (state->kept_count + COLUMNS - 1) / COLUMNS,
+                     cpu_max64(1, CPU_CHUNK_ELEMENTS / (COLUMNS * state->inner)), reduce_short_chunk, &work);
     else
         cpu_parallel(call, state->kept_count, chunk, reduce_rows_chunk, &work);
     return GANTRY_OK;
@@ -432,6 +508,13 @@ static const struct {
     {"GlobalMaxPool", REDUCE_MAX, FOLD_MAX, 0},
 };
 
+static bool has_short_rows(const reduce_state *state)
+{
+    const cpu_nest *kept = &state->kept;
+    return !state->inner_kept && state->reduced_rows == 1 && state->inner > 0 && state->inner <= SHORT_ROW &&
+           kept->rank == 1 && kept->strides[0][0] == state->inner;
+}
+
 static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kind fold, uint32_t bits,
                                     cpu_kernel *out_kernel)
 {
@@ -448,6 +531,8 @@ static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kin
     state->in_bytes = state->out_bytes = cpu_dtype_size(dtype);
     state->fold = folds[dtype][fold][state->inner_kept];
     state->neutral = neutral_of(fold, dtype);
+    if (dtype == GANTRY_FLOAT32 && has_short_rows(state))
+        state->fold_short = short_folds[fold];
     *out_kernel = cpu_kernel_of(kind == REDUCE_LOG_SUM_EXP ? log_sum_exp_run : reduce_run, state);
     out_kernel->threads = cpu_threads_for(build, (double)in->count);
     out_kernel->accumulate = is_float(in->dtype) ? GANTRY_FLOAT64 : GANTRY_INT64;

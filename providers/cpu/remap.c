@@ -98,8 +98,21 @@ static void find_contiguous(cpu_remap *state)
     }
 }
 
+/* Axes of one element would make rows of one element of the axis before them. */
+static void drop_single_axes(cpu_remap *state)
+{
+    uint32_t rank = 0;
+    for (uint32_t axis = 0; axis < state->rank; axis++)
+        if (state->dims[axis] != 1 || state->map[axis][0] != 0) {
+            state->dims[rank] = state->dims[axis];
+            state->map[rank++] = state->map[axis];
+        }
+    state->rank = rank ? rank : 1; /* all were single: the first still is */
+}
+
 void cpu_remap_finish(cpu_remap *state)
 {
+    drop_single_axes(state);
     state->rows = cpu_product(state->dims, 0, state->rank - 1);
     find_contiguous(state);
 }

@@ -81,6 +81,9 @@ typedef struct cpu_rows {
     void (*f16_to_f32)(const uint16_t *in, float *out, int64_t n);
     void (*f32_to_f16)(const float *in, uint16_t *out, int64_t n);
     float (*max_f32)(const float *in, int64_t n); /* -inf when n is 0; NaN is left out */
+    /* The largest and the smallest; NaN when there is one, -inf and inf when n is 0. */
+    float (*most_f32)(const float *in, int64_t n);
+    float (*least_f32)(const float *in, int64_t n);
     double (*sum_f32)(const float *in, int64_t n);
     double (*sum_abs_f32)(const float *in, int64_t n);
     double (*sum_square_f32)(const float *in, int64_t n);

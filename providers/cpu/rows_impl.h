@@ -286,6 +286,27 @@ static float max_f32(const float *in, int64_t n)
     return best;
 }
 
+/* Once a lane holds NaN no number compares with it, so it stays. */
+#define EXTREME(name, neutral, beats)                                                                        \
+    static float name##_f32(const float *in, int64_t n)                                                      \
+    {                                                                                                        \
+        vf kept = all(neutral);                                                                              \
+        int64_t k = 0;                                                                                       \
+        for (; k + ROWS_WIDTH <= n; k += ROWS_WIDTH) {                                                       \
+            vf x = load(in + k);                                                                             \
+            kept = pick((vi)(x beats kept) | (vi)(x != x), x, kept);                                         \
+        }                                                                                                    \
+        float lanes[ROWS_WIDTH], best = neutral;                                                             \
+        store(lanes, kept);                                                                                  \
+        for (int j = 0; j < ROWS_WIDTH; j++)                                                                 \
+            best = lanes[j] beats best || lanes[j] != lanes[j] ? lanes[j] : best;                            \
+        for (; k < n; k++)                                                                                   \
+            best = in[k] beats best || in[k] != in[k] ? in[k] : best;                                        \
+        return best;                                                                                         \
+    }
+EXTREME(most, -INFINITY, >)
+EXTREME(least, INFINITY, <)
+
 static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
 {
     vf sum = {0};
@@ -450,6 +471,8 @@ const cpu_rows ROWS_NAME = {
     .f16_to_f32 = f16_to_f32,
     .f32_to_f16 = f32_to_f16,
     .max_f32 = max_f32,
+    .most_f32 = most_f32,
+    .least_f32 = least_f32,
     .sum_f32 = sum_f32,
     .sum_abs_f32 = sum_abs_f32,
     .sum_square_f32 = sum_square_f32,

@@ -55,6 +55,9 @@ Test(kernels_movement, every_permutation)
             check_transpose(2, (int64_t[]){n, m}, (int64_t[]){1, 0}, GANTRY_FLOAT32);
     check_transpose(4, (int64_t[]){2, 130, 12, 64}, (int64_t[]){0, 2, 1, 3}, GANTRY_FLOAT32);
     check_transpose(4, (int64_t[]){2, 130, 12, 64}, (int64_t[]){0, 2, 3, 1}, GANTRY_FLOAT32);
+    check_transpose(3, (int64_t[]){7, 9, 2}, (int64_t[]){1, 0, 2}, GANTRY_FLOAT32);
+    check_transpose(3, (int64_t[]){7, 9, 3}, (int64_t[]){1, 0, 2}, GANTRY_FLOAT32);
+    check_transpose(4, (int64_t[]){3, 4, 5, 2}, (int64_t[]){2, 1, 0, 3}, GANTRY_INT8);
     check_transpose(3, (int64_t[]){2, 0, 3}, (int64_t[]){2, 1, 0}, GANTRY_FLOAT32);
 }
 
@@ -151,6 +154,34 @@ Test(kernels_movement, pads_of_every_mode)
     for (int m = 0; m < 4; m++)
         for (size_t k = 0; k < sizeof pads / sizeof pads[0]; k++)
             check_pad(modes[m], pads[k]);
+}
+
+/* Axes of one element in front, between and behind, and a single element that shows another position. */
+Test(kernels_movement, pads_between_axes_of_one_element)
+{
+    int32_t data[3 * 4], fill = -7, single = 11;
+    int64_t dims[] = {1, 3, 1, 4, 1}, out_dims[] = {1, 4, 1, 7, 1}, ten = 10, one = 1;
+    int64_t pads[] = {0, 1, 0, 2, 0, 0, 0, 0, 1, 0}, shift[] = {-1, 1}, line[] = {1}, two = 2;
+    count_up(data, 12);
+    fixture *f = fixture_open("", "Pad", 19);
+    fixture_input(f, GANTRY_INT32, 5, dims, data);
+    fixture_constant(f, GANTRY_INT64, 1, &ten, pads);
+    fixture_constant(f, GANTRY_INT32, 0, &one, &fill);
+    fixture_output(f, GANTRY_INT32, 5, out_dims);
+    cr_assert_eq(fixture_run(f), GANTRY_OK);
+    for (int k = 0; k < 4 * 7; k++) {
+        int y = k / 7 - 1, x = k % 7 - 2;
+        cr_assert_eq(((int32_t *)f->out_data[0])[k], y < 0 || x < 0 || x > 3 ? fill : data[y * 4 + x]);
+    }
+    fixture_close(f);
+    f = fixture_open("", "Pad", 19);
+    fixture_input(f, GANTRY_INT32, 1, line, &single);
+    fixture_constant(f, GANTRY_INT64, 1, &two, shift);
+    fixture_constant(f, GANTRY_INT32, 0, &one, &fill);
+    fixture_output(f, GANTRY_INT32, 1, line);
+    cr_assert_eq(fixture_run(f), GANTRY_OK);
+    cr_assert_eq(*(int32_t *)f->out_data[0], fill);
+    fixture_close(f);
 }
 
 /* ---- Concat and Split undo each other; Tile, Expand ------------------------------------------ */

@@ -69,6 +69,30 @@ Test(kernels_rows, reductions_over_every_set_of_axes)
             check_reduce(ops[o], bits, x);
 }
 
+/* One NaN in a row, in a whole vector or behind the last, is its largest and its smallest element. */
+Test(kernels_rows, extremes_keep_nan)
+{
+    enum { ROWS = 3 };
+    static const int64_t widths[] = {5, 40, 100};
+    for (int w = 0; w < 3; w++)
+        for (int64_t at = 0; at < widths[w]; at += 3)
+            for (int least = 0; least < 2; least++) {
+                int64_t dims[] = {ROWS, widths[w]}, out_dims[] = {ROWS, 1}, axis = 1, one = 1;
+                float x[ROWS * 100];
+                fixture_fill(x, ROWS * widths[w], -2, 3, 6);
+                x[widths[w] + at] = NAN;
+                fixture *f = fixture_open("", least ? "ReduceMin" : "ReduceMax", 18);
+                fixture_input(f, GANTRY_FLOAT32, 2, dims, x);
+                fixture_constant(f, GANTRY_INT64, 1, &one, &axis);
+                fixture_output(f, GANTRY_FLOAT32, 2, out_dims);
+                cr_assert_eq(fixture_run(f), GANTRY_OK);
+                for (int r = 0; r < ROWS; r++)
+                    cr_assert_eq(isnan(((float *)f->out_data[0])[r]) != 0, r == 1,
+                                 "width %d, NaN at %d, row %d", (int)widths[w], (int)at, r);
+                fixture_close(f);
+            }
+}
+
 Test(kernels_rows, empty_sets_give_the_neutral_element)
 {
     static const struct {
