@@ -346,7 +346,7 @@ int cli_check_outputs(const cli_args *args, const cli_session *session)
            rtol = args->rtol ? strtod(args->rtol, NULL) : 1e-3;
     int code = CLI_OK;
     for (uint32_t k = 0; k < gantry_session_output_count(session->session) && code <= CLI_CHECK_FAILED; k++) {
-        io_tensor got;
+        io_tensor got = {0};
         int borrowed = borrow_output(session, k, &got);
         if (borrowed != CLI_OK) {
             code = borrowed;

@@ -128,8 +128,8 @@ static inline double modulo_f64(double a, double b)
     ROWS(mul, suffix, type, type, a *b)                                                                      \
     ROWS(div, suffix, type, type, a / b)                                                                     \
     ROWS(mod, suffix, type, type, modulo_f64(a, b))                                                          \
-    ROWS(fmod, suffix, type, type, fmod(a, b))                                                               \
-    ROWS(pow, suffix, type, type, pow(a, b))                                                                 \
+    ROWS(fmod, suffix, type, type, fmod((double)a, (double)b))                                               \
+    ROWS(pow, suffix, type, type, pow((double)a, (double)b))                                                 \
     ROWS(prelu, suffix, type, type, a < 0 ? a * b : a)                                                       \
     ORDER_ROWS(suffix, type)
 FLOAT_ROWS(f32, float)

@@ -68,13 +68,15 @@ static void spread(const spread_state *s, int64_t pixel, int64_t count, const fl
                    float *y)
 {
     const cpu_window *w = &s->conv.window;
+    const uint32_t last = w->rank - 1;
     for (int64_t done = 0; done < count;) {
-        int64_t at[CPU_MAX_SPATIAL], rest = pixel + done;
-        for (uint32_t k = w->rank; k-- > 0;) {
+        int64_t at[CPU_MAX_SPATIAL], rest = (pixel + done) / w->in[last];
+        at[last] = (pixel + done) % w->in[last];
+        for (uint32_t k = last; k-- > 0;) {
             at[k] = rest % w->in[k];
             rest /= w->in[k];
         }
-        int64_t left = w->in[w->rank - 1] - at[w->rank - 1];
+        int64_t left = w->in[last] - at[last];
         int64_t run = count - done < left ? count - done : left;
         spread_run(s, at, done, run, tile, channels, y);
         done += run;

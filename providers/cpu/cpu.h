@@ -231,8 +231,10 @@ const cpu_op_row *cpu_find_op(const char *domain, const char *op);
 void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
                   void (*body)(void *arg, int64_t begin, int64_t end), void *arg);
 
-/* Fails the build with GANTRY_UNSUPPORTED and a text that names the node. */
-GANTRY_PRINTF(2, 3) gantry_status cpu_unsupported(cpu_build *build, const char *format, ...);
+/* Fails the build with GANTRY_UNSUPPORTED and a text that names the node. A macro as gt_fail is. */
+#define cpu_unsupported(build, ...)                                                                          \
+    (cpu_unsupported_fill((build), __VA_ARGS__), gt_failed(GANTRY_UNSUPPORTED))
+GANTRY_PRINTF(2, 3) void cpu_unsupported_fill(cpu_build *build, const char *format, ...);
 
 /* Zeroed memory of the shaped program for a kernel's state, or NULL (then return gt_out_of_memory). */
 static inline void *cpu_state(cpu_build *build, size_t bytes)

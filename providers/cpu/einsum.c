@@ -63,8 +63,8 @@ static int64_t column_stride(const einsum_state *s, uint32_t operand)
     {                                                                                                        \
         const einsum_work *work = arg;                                                                       \
         const einsum_state *s = work->state;                                                                 \
-        int64_t step[OPERANDS];                                                                              \
-        for (uint32_t k = 0; k < s->operand_count; k++)                                                      \
+        int64_t step[OPERANDS] = {inner_stride(s, 0)};                                                       \
+        for (uint32_t k = 1; k < s->operand_count; k++)                                                      \
             step[k] = inner_stride(s, k);                                                                    \
         for (int64_t out = begin * s->columns; out < end * s->columns; out++) {                              \
             wide total = 0;                                                                                  \
@@ -72,11 +72,11 @@ static int64_t column_stride(const einsum_state *s, uint32_t operand)
             offsets_at(s, 0, s->out_count, out, base);                                                       \
             for (int64_t sum = 0; sum < s->sums; sum++) {                                                    \
                 int64_t offset[OPERANDS];                                                                    \
-                const type *at[OPERANDS];                                                                    \
                 memcpy(offset, base, sizeof offset);                                                         \
                 if (s->sums > 1)                                                                             \
                     offsets_at(s, s->out_count, s->label_count - 1, sum, offset);                            \
-                for (uint32_t k = 0; k < s->operand_count; k++)                                              \
+                const type *at[OPERANDS] = {(const type *)work->call->inputs[0] + offset[0]};                \
+                for (uint32_t k = 1; k < s->operand_count; k++)                                              \
                     at[k] = (const type *)work->call->inputs[k] + offset[k];                                 \
                 total += sum_##suffix(s, at, step);                                                          \
             }                                                                                                \
@@ -252,8 +252,8 @@ static bool order_labels(equation *eq)
         for (int k = eq->ellipsis_rank; k-- > 0;)
             if (!add_label(eq, 256 + k))
                 return false;
-        for (char c = 'A'; c <= 'z'; c++)
-            if (is_letter(c) && occurrences(eq, c) == 1 && !add_label(eq, c))
+        for (int c = 'A'; c <= 'z'; c++)
+            if (is_letter((char)c) && occurrences(eq, (char)c) == 1 && !add_label(eq, c))
                 return false;
     }
     eq->out_count = eq->label_count;

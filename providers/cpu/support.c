@@ -1,15 +1,15 @@
 /* Small help for makers of kernels: refusing a build, reading known integers, names of types. */
 #include "cpu.h"
 
-gantry_status cpu_unsupported(cpu_build *build, const char *format, ...)
+void cpu_unsupported_fill(cpu_build *build, const char *format, ...)
 {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return gt_fail(build->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_COMPILE, build->node->name,
-                   "%s (node '%s') has no CPU kernel here: %s", build->node->op, build->node->name, text);
+    gt_fail(build->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_COMPILE, build->node->name,
+            "%s (node '%s') has no CPU kernel here: %s", build->node->op, build->node->name, text);
 }
 
 bool cpu_read_ints(const cpu_tensor *tensor, int64_t *out_values, uint32_t capacity, uint32_t *out_count)
