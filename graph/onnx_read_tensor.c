@@ -304,14 +304,15 @@ static gantry_status read_dense(gt_reader *reader, const GtOnnx__Tensor *proto, 
 gantry_status gt_read_constant(gt_reader *reader, const GtOnnx__Tensor *proto, const char *name,
                                uint32_t *out_constant)
 {
-    *out_constant = gt_map_get(&reader->constants, &proto, sizeof proto, GT_NONE);
+    const uintptr_t address = (uintptr_t)proto;
+    *out_constant = gt_map_get(&reader->constants, &address, sizeof address, GT_NONE);
     if (*out_constant != GT_NONE)
         return GANTRY_OK;
     gt_constant constant;
     GT_TRY(read_dense(reader, proto, name, &constant));
     GT_TRY(gt_model_add_constant(reader->model, &constant, out_constant, reader->err));
-    const GtOnnx__Tensor **key = gt_arena_copy(&reader->temp, &proto, sizeof proto);
-    if (!key || !gt_map_set(&reader->constants, key, sizeof proto, *out_constant))
+    const uintptr_t *key = gt_arena_copy(&reader->temp, &address, sizeof address);
+    if (!key || !gt_map_set(&reader->constants, key, sizeof address, *out_constant))
         return gt_read_no_memory(reader);
     return GANTRY_OK;
 }
