@@ -108,32 +108,33 @@ static cpu_winograd_target target_of(const cpu_winograd *w, int width, const cpu
                                  .block = vector};
 }
 
+/* Block after block of channels: neighbouring tiles are read as a few streams. */
 static void transform_inputs(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
                              float *v)
 {
     const cpu_winograd *w = &s->w;
-    for (int64_t t = 0; t < count; t++) {
-        cpu_winograd_source source = source_of(w, s->table->width, call->inputs[0], place_of(w, first + t));
-        s->table->input[w->tile == 4](&source, w->in_vectors, v + t * s->table->width, s->cuts.v_block,
-                                      s->cuts.v_point);
-    }
+    for (int64_t b = 0; b < w->in_vectors; b++)
+        for (int64_t t = 0; t < count; t++) {
+            cpu_winograd_source source =
+                source_of(w, s->table->width, call->inputs[0], place_of(w, first + t));
+            s->table->input[w->tile == 4](&source, source.x + b * source.plane,
+                                          v + b * s->cuts.v_block + t * s->table->width, s->cuts.v_point);
+        }
 }
 
-/* Results of a tile for each vector of the panel. */
-static void finish_tile(const winograd_state *s, const cpu_call *call, int64_t tile, int64_t panel,
+/* One vector of a tile's results. */
+static void finish_tile(const winograd_state *s, const cpu_call *call, int64_t tile, int64_t panel, int k,
                         const float *m, const float *u)
 {
     const cpu_winograd *w = &s->w;
-    int width = s->table->width, size = panel_size(w, panel);
+    int width = s->table->width;
     tile_place at = place_of(w, tile);
-    for (int k = 0; k < size; k++) {
-        cpu_winograd_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
-        if (s->table->output[w->tile == 4](w, m + k * width, s->cuts.m_point, &target))
-            continue;
-        /* An infinite input made NaN of its whole tile here; by the definition only of its own window. */
-        cpu_winograd_source source = source_of(w, width, call->inputs[0], at);
-        s->table->direct[w->tile == 4](w, &source, u + k * width, size, &target);
-    }
+    cpu_winograd_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
+    if (s->table->output[w->tile == 4](w, m, s->cuts.m_point, &target))
+        return;
+    /* An infinite input made NaN of its whole tile here; by the definition only of its own window. */
+    cpu_winograd_source source = source_of(w, width, call->inputs[0], at);
+    s->table->direct[w->tile == 4](w, &source, u + k * width, panel_size(w, panel), &target);
 }
 
 static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
@@ -141,13 +142,15 @@ static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t
 {
     const cpu_winograd *w = &s->w;
     int width = s->table->width, size = panel_size(w, panel), points = points_of(w);
+    int64_t m_vector = w->block_tiles * width;
     const float *u = w->weights + panel_first(w, panel) * points * w->in_channels * width;
     for (int p = 0; p < points; p++)
         s->table->multiply(v + p * s->cuts.v_point, s->cuts.v_block, count,
                            u + p * w->in_channels * size * width, w->in_channels, size,
-                           m + p * s->cuts.m_point);
-    for (int64_t t = 0; t < count; t++)
-        finish_tile(s, call, first + t, panel, m + t * size * width, u);
+                           m + p * s->cuts.m_point, m_vector);
+    for (int k = 0; k < size; k++)
+        for (int64_t t = 0; t < count; t++)
+            finish_tile(s, call, first + t, panel, k, m + k * m_vector + t * width, u);
 }
 
 static void compute_items(void *arg, int64_t begin, int64_t end)

@@ -71,12 +71,11 @@ typedef struct cpu_winograd_table {
     const char *isa;
     int width;     /* floats of a vector, channels of a block */
     int max_panel; /* vectors */
-    /* Transforms a tile of all channel blocks; [m == 4]. */
-    void (*input[2])(const cpu_winograd_source *source, int64_t blocks, float *v, int64_t v_block,
-                     int64_t v_point);
-    /* m [tiles][panel] = v [channels][tiles] * u [channels][panel] */
+    /* Transforms one channel block (x) of a tile; [m == 4]. */
+    void (*input[2])(const cpu_winograd_source *source, const float *x, float *v, int64_t v_point);
+    /* m [panel][tiles] = v [channels][tiles] * u [channels][panel]; m_vector: floats between vectors of m */
     void (*multiply)(const float *v, int64_t v_block, int64_t tiles, const float *u, int64_t channels,
-                     int panel, float *m);
+                     int panel, float *m, int64_t m_vector);
     /* Transforms one vector of a tile back and stores it. False, and nothing is stored, when a sum is not
      * finite. */
     bool (*output[2])(const cpu_winograd *w, const float *m, int64_t m_point,

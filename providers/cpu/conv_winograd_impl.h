@@ -55,7 +55,7 @@ INLINE vf fnma3(vf a, vf b, vf c)
 
 /* `rows` tiles times `panel` vectors; both are known when this is compiled. */
 INLINE void multiply_rows(const int rows, const int panel, const float *v, int64_t v_block, const float *u,
-                          int64_t channels, float *m)
+                          int64_t channels, float *m, int64_t m_vector, const char *ahead, int64_t ahead_step)
 {
     vf sums[MOST_TILES][WINO_PANEL];
     EACH (r, rows)
@@ -63,7 +63,9 @@ INLINE void multiply_rows(const int rows, const int panel, const float *v, int64
             sums[r][k] = all(0);
     for (int64_t done = 0; done < channels; done += W, v += v_block) {
         int64_t count = channels - done < W ? channels - done : W;
-        for (int64_t c = 0; c < count; c++, u += panel * W) {
+        for (int64_t c = 0; c < count; c++, u += panel * W, ahead += ahead_step) {
+            _mm_prefetch(ahead, _MM_HINT_T1);
+            _mm_prefetch(ahead + 64, _MM_HINT_T1);
             vf weights[WINO_PANEL];
             EACH (k, panel)
                 weights[k] = load(u + k * W);
@@ -76,29 +78,34 @@ INLINE void multiply_rows(const int rows, const int panel, const float *v, int64
     }
     EACH (r, rows)
         EACH (k, panel)
-            store(m + (r * panel + k) * W, sums[r][k]);
+            store(m + k * m_vector + r * W, sums[r][k]);
 }
 
-typedef void (*multiply_fn)(const float *v, int64_t v_block, const float *u, int64_t channels, float *m);
+typedef void (*multiply_fn)(const float *v, int64_t v_block, const float *u, int64_t channels, float *m,
+                            int64_t m_vector, const char *ahead, int64_t ahead_step);
 
 #define MULTIPLY(rows, panel)                                                                                \
     static void multiply_##rows##x##panel(const float *v, int64_t v_block, const float *u, int64_t channels, \
-                                          float *m)                                                          \
+                                          float *m, int64_t m_vector, const char *ahead, int64_t ahead_step) \
     {                                                                                                        \
-        multiply_rows(rows, panel, v, v_block, u, channels, m);                                              \
+        multiply_rows(rows, panel, v, v_block, u, channels, m, m_vector, ahead, ahead_step);                 \
     }
 #define ENTRY(rows, panel) [panel][rows] = multiply_##rows##x##panel,
 WINO_SHAPES(MULTIPLY)
 static const multiply_fn multiply_table[WINO_PANEL + 1][MOST_TILES + 1] = {WINO_SHAPES(ENTRY)};
 
-/* Groups of rows of nearly the same size: a last group of one would read the weights for little work. */
+/* Groups of rows of nearly the same size: a last group of one would read the weights for little work. While
+ * the first two groups are multiplied, the next weights (they lie behind these) are brought from memory: two
+ * lines for each channel, about what memory gives in that time. */
 static void multiply(const float *v, int64_t v_block, int64_t tiles, const float *u, int64_t channels,
-                     int panel, float *m)
+                     int panel, float *m, int64_t m_vector)
 {
     int64_t groups = (tiles + most_tiles[panel] - 1) / most_tiles[panel];
+    const char *next = (const char *)(u + channels * panel * W);
     for (int64_t g = 0, done = 0; g < groups; g++) {
         int64_t rows = (tiles - done) / (groups - g);
-        multiply_table[panel][rows](v + done * W, v_block, u, channels, m + done * panel * W);
+        multiply_table[panel][rows](v + done * W, v_block, u, channels, m + done * W, m_vector,
+                                    g < 2 ? next + g * channels * 128 : (const char *)u, g < 2 ? 128 : 0);
         done += rows;
     }
 }
@@ -173,47 +180,33 @@ static void input_block_2(const float *x, int64_t row, float *v, int64_t v_point
         input_row_2(s[i], v + i * 4 * v_point, v_point);
 }
 
-/* The part of a tile that is inside of the plane, with zeros around it. */
-INLINE void copy_inside(const cpu_winograd_source *s, const int side, int64_t block, float *buffer)
-{
-    const float *x = s->x + block * s->plane;
-    for (int64_t i = s->top; i < s->bottom; i++)
-        for (int64_t j = s->left; j < s->right; j++)
-            store(buffer + (i * side + j) * W, load(x + (s->first + i * s->row + j * W)));
-}
-
 typedef void (*input_block_fn)(const float *x, int64_t row, float *v, int64_t v_point);
 
-INLINE bool is_inside(const cpu_winograd_source *s, const int side)
-{
-    return s->top == 0 && s->left == 0 && s->bottom == side && s->right == side;
-}
-
+/* A tile that reaches over the edge is copied, with zeros around what is inside. */
 INLINE void input_tile(const int side, const input_block_fn block, const cpu_winograd_source *s,
-                       int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+                       const float *x, float *v, int64_t v_point)
 {
-    if (is_inside(s, side)) {
-        for (int64_t b = 0; b < blocks; b++)
-            block(s->x + (s->first + b * s->plane), s->row, v + b * v_block, v_point);
+    if (s->top == 0 && s->left == 0 && s->bottom == side && s->right == side) {
+        block(x + s->first, s->row, v, v_point);
         return;
     }
     float buffer[36 * W] __attribute__((aligned(64)));
     EACH (k, side * side)
         store(buffer + k * W, all(0));
-    for (int64_t b = 0; b < blocks; b++) {
-        copy_inside(s, side, b, buffer);
-        block(buffer, side * W, v + b * v_block, v_point);
-    }
+    for (int64_t i = s->top; i < s->bottom; i++)
+        for (int64_t j = s->left; j < s->right; j++)
+            store(buffer + (i * side + j) * W, load(x + (s->first + i * s->row + j * W)));
+    block(buffer, side * W, v, v_point);
 }
 
-static void input_4(const cpu_winograd_source *s, int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+static void input_4(const cpu_winograd_source *s, const float *x, float *v, int64_t v_point)
 {
-    input_tile(6, input_block_4, s, blocks, v, v_block, v_point);
+    input_tile(6, input_block_4, s, x, v, v_point);
 }
 
-static void input_2(const cpu_winograd_source *s, int64_t blocks, float *v, int64_t v_block, int64_t v_point)
+static void input_2(const cpu_winograd_source *s, const float *x, float *v, int64_t v_point)
 {
-    input_tile(4, input_block_2, s, blocks, v, v_block, v_point);
+    input_tile(4, input_block_2, s, x, v, v_point);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
