@@ -63,6 +63,19 @@ static gantry_status read_conv(cpu_build *build, bool transposed, cpu_conv *out_
  */
 #define FEW_CHANNELS 4
 
+/* oneDNN generates code for every tap of a row when there is one input channel: a millisecond for each shape
+ * of 256 taps, and nothing gained. */
+#define LONG_ROW 32
+
+static bool prefers_own(const cpu_conv *conv)
+{
+    const cpu_window *w = &conv->window;
+    bool few = conv->out_channels <= FEW_CHANNELS;
+    bool unrolled =
+        conv->in_channels == 1 && w->kernel[w->rank - 1] >= LONG_ROW && w->out[w->rank - 1] >= LONG_ROW;
+    return conv->groups == 1 && (few || unrolled);
+}
+
 /* Kernels of our own, whatever the window: one of them always takes it. */
 static gantry_status make_own(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
@@ -76,10 +89,10 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
 {
     gantry_status status = GANTRY_UNSUPPORTED;
     bool single = conv->dtype == GANTRY_FLOAT32 && build->inputs[0].count > 0;
-    bool few = conv->out_channels <= FEW_CHANNELS && conv->groups == 1;
-    if (single && !few)
+    bool own = prefers_own(conv);
+    if (single && !own)
         status = cpu_conv_winograd(build, conv, out_kernel);
-    if (single && !few && !conv->transposed && status == GANTRY_UNSUPPORTED)
+    if (single && !own && !conv->transposed && status == GANTRY_UNSUPPORTED)
         status = cpu_conv_dnnl(build, conv, out_kernel);
     if (single && status == GANTRY_UNSUPPORTED)
         status = make_own(build, conv, out_kernel);

@@ -58,15 +58,50 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- the band -------------------------------------------------------------------------------- */
 
-/* One row of the input, cut into phases. row: NULL for padding. */
+#define PHASE_BLOCK 16 /* phases written at a time: their lines of memory stay in L1 */
+
+/* Positions begin..end-1 of `phases` neighbouring phases, all of them inside the row. */
+static void copy_inside(const float *row, int64_t step, int64_t phases, int64_t begin, int64_t end,
+                        float *target, int64_t target_row)
+{
+    for (int64_t k = begin; k < end; k++)
+        for (int64_t p = 0; p < phases; p++)
+            target[p * target_row + k] = row[k * step + p];
+}
+
+/* The same where some may lie outside. */
+static void copy_edge(const float *row, int64_t column, int64_t step, int64_t phases, int64_t begin,
+                      int64_t end, int64_t width, float *target, int64_t target_row)
+{
+    for (int64_t k = begin; k < end; k++)
+        for (int64_t p = 0; p < phases; p++) {
+            int64_t at = column + k * step + p;
+            target[p * target_row + k] = at < 0 || at >= width ? 0.0f : row[at];
+        }
+}
+
+/* A row of the input from `column` on, which may lie outside, cut into phases. */
 static void copy_phases(const direct_state *s, const float *row, int64_t column, float *target)
 {
-    for (int64_t p = 0; p < s->column.stride; p++, target += s->phase_floats) {
-        if (row)
-            cpu_conv_copy_row(target, row, column + p, s->column.stride, s->phase_floats, s->column.in);
-        else
-            memset(target, 0, (size_t)s->phase_floats * sizeof *target);
+    int64_t step = s->column.stride, count = s->phase_floats, width = s->column.in;
+    for (int64_t p = 0; p < step; p += PHASE_BLOCK, target += PHASE_BLOCK * count) {
+        int64_t phases = smaller(PHASE_BLOCK, step - p), from = column + p;
+        int64_t begin = from < 0 ? (-from + step - 1) / step : 0;
+        int64_t end = width >= from + phases ? (width - from - phases) / step + 1 : 0;
+        begin = smaller(begin, count);
+        end = smaller(end > begin ? end : begin, count);
+        copy_edge(row, from, step, phases, 0, begin, width, target, count);
+        copy_inside(row + from, step, phases, begin, end, target, count);
+        copy_edge(row, from, step, phases, end, count, width, target, count);
     }
+}
+
+static void copy_row(const direct_state *s, const float *row, int64_t column, float *target)
+{
+    if (s->column.stride == 1)
+        cpu_conv_copy_row(target, row, column, 1, s->phase_floats, s->column.in);
+    else
+        copy_phases(s, row, column, target);
 }
 
 static void copy_band(const direct_state *s, const float *x, const band *b, float *target)
@@ -77,8 +112,11 @@ static void copy_band(const direct_state *s, const float *x, const band *b, floa
     for (int64_t c = 0; c < s->channels; c++)
         for (int64_t r = 0; r < rows; r++) {
             int64_t at = first + r;
-            const float *row = at < 0 || at >= s->row.in ? NULL : x + (c * s->row.in + at) * s->column.in;
-            copy_phases(s, row, column, target + c * s->plane_floats + r * s->row_floats);
+            float *to = target + c * s->plane_floats + r * s->row_floats;
+            if (at < 0 || at >= s->row.in)
+                memset(to, 0, (size_t)s->row_floats * sizeof *to);
+            else
+                copy_row(s, x + (c * s->row.in + at) * s->column.in, column, to);
         }
 }
 
