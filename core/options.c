@@ -254,10 +254,12 @@ static gantry_status parse_bind(gt_options *options, const option_key *key, cons
 static gantry_status parse_dim(gt_options *options, const option_key *key, const char *name,
                                const char *value, gantry_error *err)
 {
-    static const char wanted[] = "lo..opt..hi, whole numbers with 0 <= lo <= opt <= hi";
+    static const char wanted[] = "lo..opt..hi, whole numbers with 0 <= lo <= opt <= hi, or one whole number";
     uint64_t numbers[3];
     const char *begin = value;
-    for (int k = 0; k < 3; k++) {
+    bool fixed = read_number(value, strlen(value), &numbers[0]) && numbers[0] <= INT64_MAX;
+    numbers[1] = numbers[2] = numbers[0];
+    for (int k = 0; k < 3 && !fixed; k++) {
         const char *end = k < 2 ? strstr(begin, "..") : begin + strlen(begin);
         if (!end || !read_number(begin, (size_t)(end - begin), &numbers[k]) || numbers[k] > INT64_MAX)
             return bad_value(key->key, name, value, wanted, err);
@@ -266,8 +268,30 @@ static gantry_status parse_dim(gt_options *options, const option_key *key, const
     if (numbers[0] > numbers[1] || numbers[1] > numbers[2])
         return bad_value(key->key, name, value, wanted, err);
     gt_dim_range range = {keep_text(options, name, strlen(name)), (int64_t)numbers[0], (int64_t)numbers[1],
-                          (int64_t)numbers[2]};
+                          (int64_t)numbers[2], fixed};
     if (!range.name || !gt_vec_push(options->arena.allocator, &options->dims, range))
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    return GANTRY_OK;
+}
+
+/* "1,3,?,224"; an empty text is a scalar's. */
+static gantry_status parse_shape(gt_options *options, const option_key *key, const char *name,
+                                 const char *value, gantry_error *err)
+{
+    int64_t dims[GANTRY_MAX_RANK];
+    const char *rest = *value ? value : NULL, *part;
+    size_t length;
+    gt_input_shape shape = {.input = keep_text(options, name, strlen(name))};
+    while (next_part(&rest, &part, &length)) {
+        uint64_t number = 0;
+        bool open = length == 1 && *part == '?';
+        if (shape.rank == GANTRY_MAX_RANK ||
+            (!open && (!read_number(part, length, &number) || number > INT64_MAX)))
+            return bad_value(key->key, name, value, "up to 16 whole numbers or ?, comma-separated", err);
+        dims[shape.rank++] = open ? -1 : (int64_t)number;
+    }
+    shape.dims = gt_arena_copy(&options->arena, dims, shape.rank * sizeof *dims);
+    if (!shape.input || !shape.dims || !gt_vec_push(options->arena.allocator, &options->shapes, shape))
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
     return GANTRY_OK;
 }
@@ -305,6 +329,7 @@ static const option_key keys[] = {
     {"pin.", NULL, parse_pin, 0, {NULL}, 0, 0},
     {"dim.", NULL, parse_dim, 0, {NULL}, 0, 0},
     {"bind.", NULL, parse_bind, 0, {NULL}, 0, 0},
+    {"shape.", NULL, parse_shape, 0, {NULL}, 0, 0},
 };
 #define KEY_COUNT (sizeof keys / sizeof *keys)
 
@@ -548,6 +573,7 @@ void gt_options_free(gt_options *options)
     gt_allocator *allocator = options->arena.allocator;
     gt_vec_free(allocator, &options->disabled_rewrites);
     gt_vec_free(allocator, &options->dims);
+    gt_vec_free(allocator, &options->shapes);
     gt_vec_free(allocator, &options->pins);
     gt_vec_free(allocator, &options->binds);
     gt_vec_free(allocator, &options->cpu_disabled);

@@ -27,6 +27,7 @@ typedef struct gt_options {
     const char *base;
     GT_VEC(const char *) disabled_rewrites;
     GT_VEC(gt_dim_range) dims;
+    GT_VEC(gt_input_shape) shapes;
     GT_VEC(gt_pin) pins;
     GT_VEC(gt_pin) binds; /* node = tensor name, provider = domain name */
     GT_VEC(gantry_dtype) cpu_disabled;

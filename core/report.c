@@ -191,7 +191,10 @@ static gantry_status render_text(gantry_report *report, gantry_error *err)
         return GANTRY_OK;
     gt_text text;
     gt_text_init(&text, report->allocator);
-    if (!gt_report_print(report->root, &text) || text.failed) {
+    bool optimization = strcmp(gt_report_text_at(report->root, "schema"), GT_OPTIMIZATION_SCHEMA) == 0;
+    bool printed =
+        optimization ? gt_optimization_print(report->root, &text) : gt_report_print(report->root, &text);
+    if (!printed || text.failed) {
         gt_text_free(&text);
         return gt_out_of_memory(err, GANTRY_STAGE_NONE);
     }

@@ -29,6 +29,10 @@ typedef struct gt_report_scope {
     gt_report_part *parts; /* the root graph's, or the one chosen for it, comes first */
 } gt_report_scope;
 
+/* Reports of gantry_model_optimize (optimize_report.c); rendering asks which kind a document is. */
+#define GT_OPTIMIZATION_SCHEMA "gantry-optimization"
+bool gt_optimization_print(const json_t *document, gt_text *text);
+
 /* ---- values (report_value.c) ----------------------------------------------------------------- */
 
 /* Text from anywhere: what is no UTF-8 becomes U+FFFD. NULL gives null. */

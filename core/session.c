@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "graph/infer.h"
+#include "graph/onnx_write.h"
 
 static void add_phase(gantry_session *session, const char *name, double ns)
 {
@@ -55,13 +56,34 @@ static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, 
     return status;
 }
 
+/* Rules whose result has no standard operator in the model's opset would only move names around. */
+static gantry_status disable_for_file(gantry_session *session, gantry_error *err)
+{
+    const gt_model *model = session->model;
+    int64_t opset = 0;
+    for (uint32_t k = 0; k < model->opsets.count; k++)
+        opset = model->opsets.data[k].domain[0] ? opset : model->opsets.data[k].version;
+    uint32_t count;
+    const gt_rewrite_rule *rules = gt_rewrite_table(&count);
+    for (uint32_t k = 0; k < count; k++)
+        if (gt_write_rule_opset(rules[k].name) > opset &&
+            !gt_vec_push(session->allocator, &session->options.disabled_rewrites, rules[k].name))
+            return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    return GANTRY_OK;
+}
+
 gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gantry_error *err)
 {
+    if (session->for_file)
+        GT_TRY(disable_for_file(session, err));
     gt_rewrite_options options = {.enabled = session->options.rewrites,
                                   .fold = session->options.fold,
                                   .fold_limit_bytes = session->options.fold_limit_bytes,
                                   .disabled = session->options.disabled_rewrites.data,
                                   .disabled_count = session->options.disabled_rewrites.count,
+                                  .for_file = session->for_file != NULL,
+                                  .growth_limit_bytes =
+                                      session->for_file ? session->for_file->growth_limit_bytes : 0,
                                   .evaluate = evaluate,
                                   .evaluate_self = session};
     return gt_simplify(graph, &options, err);
@@ -255,7 +277,10 @@ static gantry_status simplify_model(gantry_session *session, gantry_error *err)
 {
     gt_infer_options infer = {session->options.dims.data, session->options.dims.count};
     uint64_t begin = gt_now_ns();
-    gantry_status status = gt_infer_inputs(session->model, &infer, err);
+    gantry_status status = gt_fix_shapes(session->model, infer.ranges, infer.range_count,
+                                         session->options.shapes.data, session->options.shapes.count, err);
+    if (status == GANTRY_OK)
+        status = gt_infer_inputs(session->model, &infer, err);
     gt_session_phase(session, "infer_inputs", begin);
     GT_TRY(status);
     begin = gt_now_ns();
@@ -316,7 +341,7 @@ static gantry_status build(gantry_session *session, const gantry_options *option
     GT_TRY(read_model(session, from, err));
     GT_TRY(bind_domains(session, err));
     GT_TRY(simplify_model(session, err));
-    return compile_model(session, err);
+    return session->for_file ? GANTRY_OK : compile_model(session, err);
 }
 
 void gt_session_free(gantry_session *session)
@@ -384,6 +409,23 @@ static gantry_status create(gantry_runtime *runtime, const source *from, const g
     }
     *out_session = session;
     return GANTRY_OK;
+}
+
+gantry_status gt_session_open_for_file(gantry_runtime *runtime, const char *path,
+                                       const gantry_options *options, const gt_file_rules *rules,
+                                       gantry_session **out_session, gantry_error *err)
+{
+    *out_session = NULL;
+    gantry_session *session = make_session(runtime, path);
+    if (!session)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    session->for_file = rules;
+    gantry_status status = build(session, options, &(source){.path = path}, err);
+    if (status == GANTRY_OK)
+        *out_session = session;
+    else
+        gt_session_free(session);
+    return status;
 }
 
 static gantry_status check_create(gantry_runtime *runtime, const void *model, gantry_session **out_session,

@@ -53,6 +53,7 @@ struct gantry_session {
     atomic_uint executing_count; /* of them, those that execute now */
     GT_VEC(gt_phase) phases;
     double create_ns, fold_ns;
+    const struct gt_file_rules *for_file; /* the graph will be written, not run; NULL: a session proper */
     bool created;
     gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
 };
@@ -63,6 +64,17 @@ static inline gt_graph *gt_session_graph(const gantry_session *session)
 {
     return session->model->root;
 }
+
+/* What the rewrites of a graph that will be written keep to. */
+typedef struct gt_file_rules {
+    uint64_t growth_limit_bytes;
+} gt_file_rules;
+
+/* A session that is read, inferred and simplified for a file, not placed: to be written and freed with
+ * gt_session_free. On failure *out_session is NULL. */
+gantry_status gt_session_open_for_file(gantry_runtime *runtime, const char *path,
+                                       const gantry_options *options, const gt_file_rules *rules,
+                                       gantry_session **out_session, gantry_error *err);
 
 /* Adds a phase to the account of creation. */
 void gt_session_phase(gantry_session *session, const char *name, uint64_t since_ns);

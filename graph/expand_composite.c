@@ -1,4 +1,5 @@
 /* Expanding a composite: the nodes it stands for take its place. */
+#include "graph_internal.h"
 #include "place_parts.h"
 
 #define LEFT_OUT (GT_NONE - 1) /* an input that the composite was not given */
@@ -37,6 +38,23 @@ static void bind_interface(expansion *e, const gt_node *node)
         e->place[e->body->inputs.data[k]] = node->inputs[k] == GT_NONE ? LEFT_OUT : node->inputs[k];
 }
 
+/* A new value, or the constant that it is outside as well. It takes its name back from the value that the
+ * composite's making left without a producer. */
+static gantry_status add_value(expansion *e, const gt_value *like, uint32_t *out_value, gantry_error *err)
+{
+    uint32_t old = gt_graph_find_value(e->graph, like->name);
+    const gt_value *outer = gt_graph_value(e->graph, old);
+    *out_value = old;
+    if (outer && gt_value_is_constant(outer) && outer->constant == like->constant)
+        return GANTRY_OK;
+    bool idle = outer && outer->producer == GT_NONE && outer->constant == GT_NONE &&
+                outer->captured == GT_NONE && outer->input_index < 0;
+    GT_TRY(gt_graph_add_value(e->graph, NULL, out_value, err));
+    if (idle && !gt_graph_rename_value(e->graph, *out_value, like->name))
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    return GANTRY_OK;
+}
+
 static gantry_status place_value(expansion *e, uint32_t inner, uint32_t *out_value, gantry_error *err)
 {
     *out_value = GT_NONE;
@@ -44,7 +62,7 @@ static gantry_status place_value(expansion *e, uint32_t inner, uint32_t *out_val
         return GANTRY_OK;
     const gt_value *like = e->body->values.data[inner];
     if (e->place[inner] == GT_NONE) {
-        GT_TRY(gt_graph_add_value(e->graph, NULL, &e->place[inner], err));
+        GT_TRY(add_value(e, like, &e->place[inner], err));
         gt_value *value = e->graph->values.data[e->place[inner]];
         value->kind = like->kind;
         value->dtype = like->dtype;

@@ -116,6 +116,8 @@ typedef struct gt_value {
     int32_t declared_rank;
     const int64_t *declared_dims;          /* -1 where symbolic */
     const char *const *declared_dim_names; /* NULL where none */
+    const void *declared_type;             /* of what is no tensor: the TypeProto's bytes, or NULL */
+    uint32_t declared_type_bytes;
 } gt_value;
 
 #define GT_MAX_ELEMENTS 64u /* more elements than this are data, not shape arithmetic */
@@ -124,6 +126,13 @@ typedef struct gt_body {
     const char *name; /* attribute: "body", "then_branch", "else_branch" */
     gt_graph *graph;
 } gt_body;
+
+/* An attribute that nobody computes with (a type), kept as the bytes of its AttributeProto to be written. */
+typedef struct gt_kept_attribute {
+    const char *name;
+    const void *bytes;
+    size_t size;
+} gt_kept_attribute;
 
 typedef struct gt_node {
     const char *name; /* unique in the session */
@@ -138,6 +147,8 @@ typedef struct gt_node {
     uint32_t *outputs;
     uint32_t attribute_count;
     gantry_attribute *attributes;
+    uint32_t kept_count;
+    const gt_kept_attribute *kept;
     uint32_t body_count;
     gt_body *bodies;
     gt_graph *composite; /* the original nodes this one stands for, with inputs and outputs in the same order;

@@ -183,6 +183,10 @@ static gantry_status take_over_output(gt_graph *graph, uint32_t from, uint32_t t
         new->declared_dims = old->declared_dims;
         new->declared_dim_names = old->declared_dim_names;
     }
+    if (!new->declared_type) {
+        new->declared_type = old->declared_type;
+        new->declared_type_bytes = old->declared_type_bytes;
+    }
     return GANTRY_OK;
 }
 

@@ -5,16 +5,31 @@
 
 #include "op.h"
 
-/* "dim NAME=lo..opt..hi" of the session options; name is a symbol or "input[axis]". */
+/* "dim NAME=lo..opt..hi" of the session options; name is a symbol or "input[axis]". fixed: it was given as
+ * one number. */
 typedef struct gt_dim_range {
     const char *name;
     int64_t low, typical, high;
+    bool fixed;
 } gt_dim_range;
+
+/* "shape INPUT=1,3,?,224" of the session options: -1 leaves an extent as the model has it. */
+typedef struct gt_input_shape {
+    const char *input;
+    uint32_t rank;
+    const int64_t *dims;
+} gt_input_shape;
 
 typedef struct gt_infer_options {
     const gt_dim_range *ranges;
     uint32_t range_count;
 } gt_infer_options;
+
+/* Makes numbers of the root inputs' declared extents that a fixed range or a shape names: the model then is
+ * one of that size. Once, before gt_infer_inputs. GANTRY_INVALID_ARGUMENT for a name that no input has, and
+ * for a number that contradicts the model's own. */
+gantry_status gt_fix_shapes(gt_model *model, const gt_dim_range *ranges, uint32_t range_count,
+                            const gt_input_shape *shapes, uint32_t shape_count, gantry_error *err);
 
 /* Makes symbols for the dims of the root graph's inputs (negative, unset, empty and "?" dims: a fresh one
  * each; typical 1 for a first dim or a name with "batch", else 128), and element symbols for small host

@@ -144,15 +144,25 @@ static gantry_status read_value(gt_reader *reader, const GtOnnx__Attribute *a, c
 typedef struct filler {
     gt_scope *scope;
     uint32_t node;
-    uint32_t attributes, bodies; /* how many of each are filled */
+    uint32_t attributes, bodies, kept; /* how many of each are filled */
     gantry_attribute *attribute_array;
     gt_body *body_array;
+    gt_kept_attribute *kept_array;
 } filler;
 
-/* TypeProto attributes (Optional, SequenceEmpty) say what an output's type is; nothing computes such values
- * yet, so a note is enough. */
-static gantry_status note_type(gt_reader *reader, const gt_node *node, const char *name)
+/* TypeProto attributes (Optional, SequenceEmpty) say what an output's type is. Nothing computes such values
+ * yet: a note, and the bytes for a file that is written. */
+static gantry_status keep_type(gt_reader *reader, filler *f, const gt_node *node, const char *name,
+                               const GtOnnx__Attribute *attribute, const GtOnnx__Attribute *value)
 {
+    GtOnnx__Attribute renamed = *value;
+    renamed.name = attribute->name;
+    size_t size = gt_onnx__attribute__get_packed_size(&renamed);
+    uint8_t *bytes = gt_arena_alloc(&reader->model->arena, size);
+    if (!bytes)
+        return gt_read_no_memory(reader);
+    gt_onnx__attribute__pack(&renamed, bytes);
+    f->kept_array[f->kept++] = (gt_kept_attribute){name, bytes, size};
     return gt_model_note(reader->model, "attribute_not_read", node->name, reader->err,
                          "attribute '%.200s' holds a type, which no kernel reads", name);
 }
@@ -170,7 +180,7 @@ static gantry_status read_attribute(gt_reader *reader, filler *f, const GtOnnx__
         return gt_read_no_memory(reader);
     int32_t type = gt_attribute_type(value);
     if (type == TYPE_TYPE || type == TYPE_TYPES)
-        return note_type(reader, node, name);
+        return keep_type(reader, f, node, name, attribute, value);
     if (type == TYPE_GRAPH && value->g) {
         gt_body *body = &f->body_array[f->bodies++];
         body->name = name;
@@ -216,8 +226,9 @@ gantry_status gt_read_attributes(gt_reader *reader, gt_scope *scope, const GtOnn
     filler f = {.scope = scope,
                 .node = id,
                 .attribute_array = GT_ARENA_ARRAY(arena, gantry_attribute, proto->n_attribute),
-                .body_array = GT_ARENA_ARRAY(&reader->temp, gt_body, proto->n_attribute)};
-    if (!f.attribute_array || !f.body_array)
+                .body_array = GT_ARENA_ARRAY(&reader->temp, gt_body, proto->n_attribute),
+                .kept_array = GT_ARENA_ARRAY(&reader->temp, gt_kept_attribute, proto->n_attribute)};
+    if (!f.attribute_array || !f.body_array || !f.kept_array)
         return gt_read_no_memory(reader);
     for (size_t k = 0; k < proto->n_attribute; k++)
         GT_TRY(read_attribute(reader, &f, proto->attribute[k]));
@@ -225,8 +236,10 @@ gantry_status gt_read_attributes(gt_reader *reader, gt_scope *scope, const GtOnn
     node->attribute_count = f.attributes;
     node->bodies = gt_arena_copy(arena, f.body_array, f.bodies * sizeof *f.body_array);
     node->body_count = f.bodies;
+    node->kept = gt_arena_copy(arena, f.kept_array, f.kept * sizeof *f.kept_array);
+    node->kept_count = f.kept;
     gt_graph_changed(scope->graph);
-    return node->bodies ? GANTRY_OK : gt_read_no_memory(reader);
+    return node->bodies && node->kept ? GANTRY_OK : gt_read_no_memory(reader);
 }
 
 /* ---- Constant -------------------------------------------------------------------------------- */

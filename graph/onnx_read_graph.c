@@ -76,6 +76,8 @@ static gantry_status make_capture(gt_reader *reader, gt_graph *graph, uint32_t o
     value->declared_rank = from->declared_rank;
     value->declared_dims = from->declared_dims;
     value->declared_dim_names = from->declared_dim_names;
+    value->declared_type = from->declared_type;
+    value->declared_type_bytes = from->declared_type_bytes;
     if (gt_value_is_constant(from))
         return gt_value_set_constant(graph, *out_value, from->constant, reader->err);
     value->captured = outer;
@@ -151,12 +153,24 @@ static gantry_status declare_shape(gt_reader *reader, gt_value *value, const GtO
     return GANTRY_OK;
 }
 
+static gantry_status keep_type(gt_reader *reader, gt_value *value, const GtOnnx__Type *type)
+{
+    size_t size = gt_onnx__type__get_packed_size(type);
+    uint8_t *bytes = gt_arena_alloc(&reader->model->arena, size);
+    if (!bytes)
+        return gt_read_no_memory(reader);
+    gt_onnx__type__pack(type, bytes);
+    value->declared_type = bytes;
+    value->declared_type_bytes = (uint32_t)size;
+    return GANTRY_OK;
+}
+
 static gantry_status declare_type(gt_reader *reader, gt_value *value, const GtOnnx__Type *type)
 {
     value->kind = kind_of(type);
     const GtOnnx__TensorType *tensor = type->tensor_type;
     if (!tensor)
-        return GANTRY_OK;
+        return keep_type(reader, value, type);
     if (tensor->elem_type > 0 && tensor->elem_type < GANTRY_DTYPE_COUNT)
         value->declared_dtype = (gantry_dtype)tensor->elem_type;
     if (!tensor->shape || tensor->shape->n_dim > GANTRY_MAX_RANK)

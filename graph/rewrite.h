@@ -17,6 +17,9 @@ typedef struct gt_rewrite_options {
     bool fold;
     uint64_t
         fold_limit_bytes; /* one folded result; a larger one is allowed when not larger than its inputs */
+    bool for_file;        /* the graph will be written: what folding adds to the file is limited */
+    uint64_t
+        growth_limit_bytes; /* for_file: bytes by which one result may exceed the constants it replaces */
     const char *const *disabled; /* rule names */
     uint32_t disabled_count;
     gt_evaluate_fn evaluate;

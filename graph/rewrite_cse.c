@@ -181,7 +181,7 @@ static gantry_status describe_node(cse_state *state, const gt_node *node, bool *
 /* An Identity that is left is what names a graph output: merging two would bring one back. */
 static bool is_mergeable(const gt_node *node)
 {
-    return !node->removed && node->op && !node->body_count && !node->composite &&
+    return !node->removed && node->op && !node->body_count && !node->composite && !node->kept_count &&
            !(node->op->flags & (GT_OP_RANDOM | GT_OP_CONTROL)) && !gt_rewrite_is_op(node, "Identity");
 }
 

@@ -19,6 +19,10 @@ typedef struct fold_state {
     folded_node *nodes;  /* by node id */
     uint32_t *folded_by; /* by value id: the evaluated node that computed it, or GT_NONE */
     uint32_t node_count;
+    /* Of a graph that will be written (gt_rewrite_plan_growth), by node id: what is computed, and what of it
+     * stays in the graph nevertheless. NULL otherwise. */
+    uint8_t *computed, *stays;
+    uint64_t *sizes; /* by value id: bytes of candidates' results; UINT64_MAX until one is computed */
 } fold_state;
 
 /* DequantizeLinear of weights stays: providers want the integers. */
@@ -59,7 +63,7 @@ static bool transposes_large_weight(const gt_graph *graph, const gt_node *node)
 
 static bool is_transposed_weight(const fold_state *state, const gt_node *node)
 {
-    return transposes_large_weight(state->graph, node) &&
+    return !state->context->options->for_file && transposes_large_weight(state->graph, node) &&
            is_read_by_products(state->context, node->outputs[0]);
 }
 
@@ -106,8 +110,7 @@ static uint64_t tensor_bytes(const gantry_tensor *tensor)
     return gantry_dtype_bytes(tensor->dtype, count);
 }
 
-/* The bytes of value if its shape is static; UINT64_MAX if it is not, or if they are too many to count. */
-static uint64_t static_bytes(const gt_rewrite_context *context, const gt_value *value)
+uint64_t gt_rewrite_static_bytes(const gt_rewrite_context *context, const gt_value *value)
 {
     int64_t dims[GANTRY_MAX_RANK];
     uint64_t count = 1;
@@ -128,7 +131,7 @@ static uint64_t input_bytes(const fold_state *state, const gt_node *node)
         const gt_value *value = state->graph->values.data[node->inputs[k]];
         uint64_t bytes = gt_value_is_constant(value)
                              ? state->context->model->constants.data[value->constant].bytes
-                             : static_bytes(state->context, value);
+                             : gt_rewrite_static_bytes(state->context, value);
         if (bytes != UINT64_MAX)
             total += bytes;
     }
@@ -142,7 +145,7 @@ static bool is_within_cap(const fold_state *state, const gt_node *node)
     for (uint32_t k = 0; k < node->output_count; k++) {
         if (node->outputs[k] == GT_NONE)
             continue;
-        uint64_t bytes = static_bytes(state->context, state->graph->values.data[node->outputs[k]]);
+        uint64_t bytes = gt_rewrite_static_bytes(state->context, state->graph->values.data[node->outputs[k]]);
         if (bytes == UINT64_MAX && (node->op->flags & GT_OP_DATA_SIZED))
             continue;
         if (bytes > limit && bytes > inputs)
@@ -299,7 +302,110 @@ static gantry_status keep_results(fold_state *state, uint32_t id, gantry_error *
     return GANTRY_OK;
 }
 
-static gantry_status fold_graph(fold_state *state, bool *out_changed, gantry_error *err)
+/* ---- of a graph that will be written --------------------------------------------------------- */
+
+static bool failed_before(const fold_state *state, const gt_node *node)
+{
+    return gt_map_get(&state->context->evaluate_failures, node->name, strlen(node->name), 0) != 0;
+}
+
+/* Nodes that could be folded if their results had any size. */
+static void find_candidates(fold_state *state, uint8_t *candidates)
+{
+    const gt_graph *graph = state->graph;
+    memset(state->folded_by, 0xff, graph->values.count * sizeof *state->folded_by); /* GT_NONE */
+    memset(candidates, 0, state->node_count);
+    for (uint32_t k = 0; k < graph->order.count; k++) {
+        uint32_t id = graph->order.data[k];
+        const gt_node *node = graph->nodes.data[id];
+        if (!is_foldable_op(node) || failed_before(state, node) || !has_constant_inputs(state, node) ||
+            !is_within_cap(state, node))
+            continue;
+        candidates[id] = 1;
+        for (uint32_t o = 0; o < node->output_count; o++)
+            if (node->outputs[o] != GT_NONE)
+                state->folded_by[node->outputs[o]] = id;
+    }
+}
+
+/* False when a size was not known before: the plan was made without it. */
+static bool note_sizes(fold_state *state, uint32_t id)
+{
+    const gt_node *node = state->graph->nodes.data[id];
+    bool all_known = true;
+    for (uint32_t k = 0; k < node->output_count; k++) {
+        uint32_t output = node->outputs[k];
+        if (output == GT_NONE || state->sizes[output] != UINT64_MAX)
+            continue;
+        state->sizes[output] = tensor_bytes(&state->nodes[id].outputs[k]);
+        all_known = false;
+    }
+    return all_known;
+}
+
+/* What is planned is computed first, all of it: one node that cannot be, or one whose result is larger than
+ * could be known, changes the plan for the others. */
+static gantry_status compute_planned(fold_state *state, bool *out_complete, gantry_error *err)
+{
+    const gt_graph *graph = state->graph;
+    *out_complete = true;
+    for (uint32_t k = 0; k < graph->order.count && *out_complete; k++) {
+        uint32_t id = graph->order.data[k];
+        const gt_node *node = graph->nodes.data[id];
+        if (!state->computed[id] || state->nodes[id].outputs)
+            continue;
+        GT_TRY(evaluate(state, id, out_complete, err));
+        if (*out_complete) {
+            *out_complete = note_sizes(state, id);
+            continue;
+        }
+        if (!gt_map_set(&state->context->evaluate_failures, node->name, strlen(node->name), 1))
+            return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+        GT_TRY(gt_rewrite_log_miss(state->context, node->name, "evaluate_failed", err));
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status remove_planned(fold_state *state, const uint8_t *candidates, bool *out_changed,
+                                    gantry_error *err)
+{
+    gt_rewrite_context *context = state->context;
+    const gt_graph *graph = state->graph;
+    for (uint32_t k = 0; k < graph->order.count; k++) {
+        uint32_t id = graph->order.data[k];
+        const gt_node *node = graph->nodes.data[id];
+        if (candidates[id] && state->stays[id])
+            GT_TRY(gt_rewrite_log_miss(context, node->name, "file_growth", err));
+        if (!state->computed[id] || state->stays[id])
+            continue;
+        GT_TRY(gt_rewrite_log(context, node->name, "applied", NULL, &id, 1, NULL, err));
+        gt_rewrite_remove(context, id, "constant_folded");
+        *out_changed = true;
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status fold_for_file(fold_state *state, bool *out_changed, gantry_error *err)
+{
+    gt_arena *scratch = &state->context->scratch;
+    uint8_t *candidates = gt_arena_alloc(scratch, state->node_count);
+    state->computed = gt_arena_alloc(scratch, state->node_count);
+    state->stays = gt_arena_alloc(scratch, state->node_count);
+    state->sizes = GT_ARENA_ARRAY(scratch, uint64_t, state->graph->values.count);
+    if (!candidates || !state->computed || !state->stays || !state->sizes)
+        return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+    for (uint32_t v = 0; v < state->graph->values.count; v++)
+        state->sizes[v] = gt_rewrite_static_bytes(state->context, state->graph->values.data[v]);
+    for (bool complete = false; !complete;) {
+        find_candidates(state, candidates);
+        GT_TRY(gt_rewrite_plan_growth(state->context, state->graph, candidates, state->sizes, state->computed,
+                                      state->stays, err));
+        GT_TRY(compute_planned(state, &complete, err));
+    }
+    return remove_planned(state, candidates, out_changed, err);
+}
+
+static gantry_status fold_all(fold_state *state, bool *out_changed, gantry_error *err)
 {
     gt_graph *graph = state->graph;
     for (uint32_t k = 0; k < graph->order.count; k++) {
@@ -308,8 +414,15 @@ static gantry_status fold_graph(fold_state *state, bool *out_changed, gantry_err
             !is_transposed_weight(state, node))
             GT_TRY(fold_node(state, graph->order.data[k], out_changed, err));
     }
+    return GANTRY_OK;
+}
+
+static gantry_status fold_graph(fold_state *state, bool *out_changed, gantry_error *err)
+{
+    GT_TRY(state->context->options->for_file ? fold_for_file(state, out_changed, err)
+                                             : fold_all(state, out_changed, err));
     for (uint32_t id = 0; id < state->node_count; id++)
-        if (state->nodes[id].outputs)
+        if (state->nodes[id].outputs && state->graph->nodes.data[id]->removed)
             GT_TRY(keep_results(state, id, err));
     return GANTRY_OK;
 }

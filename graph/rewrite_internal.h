@@ -206,6 +206,16 @@ gt_rewrite_apply_fn gt_rewrite_dead_code, gt_rewrite_if_inline, gt_rewrite_fold,
     gt_rewrite_conv_batchnorm, gt_rewrite_gemm_batchnorm, gt_rewrite_layer_norm, gt_rewrite_gelu,
     gt_rewrite_silu, gt_rewrite_hard_swish;
 
+/* The bytes of value if its shape is static; UINT64_MAX if it is not, or if they are too many to count. */
+uint64_t gt_rewrite_static_bytes(const gt_rewrite_context *context, const gt_value *value);
+/* For a graph that will be written: which of the candidates (nodes on constants, by node id) to compute, and
+ * which of them stay in the graph because their results are larger than what they are made of by more than
+ * growth_limit_bytes. sizes: bytes of results by value id, UINT64_MAX where not known yet. Both out arrays
+ * are filled, 0 or 1 by node id. */
+gantry_status gt_rewrite_plan_growth(gt_rewrite_context *context, const gt_graph *graph,
+                                     const uint8_t *candidates, const uint64_t *sizes, uint8_t *out_computed,
+                                     uint8_t *out_stays, gantry_error *err);
+
 /* Notes "constant_recomputed" for the nodes that a run computes again though their inputs never change. */
 gantry_status gt_rewrite_note_recomputed(gt_rewrite_context *context, gt_graph *graph, gantry_error *err);
 

@@ -218,6 +218,10 @@ gantry_status gt_rewrite_absorb_affine(gt_rewrite_context *context, gt_rewrite_l
     uint32_t weight = GT_NONE, bias, old_weight = linear->node->inputs[1];
     bool finite = true, shared = factor && (gt_rewrite_use_count(context, old_weight) > 1);
     bias_table table = read_bias(context, linear);
+    if (shared && context->options->for_file &&
+        gt_rewrite_static_bytes(context, gt_rewrite_value(context, old_weight)) >
+            context->options->growth_limit_bytes)
+        return gt_rewrite_log_miss(context, linear->node->name, "file_growth", err);
     if (!table.numbers)
         return gt_rewrite_log_miss(context, linear->node->name, "rank", err);
     for (uint64_t r = 0; r < table.rows; r++)

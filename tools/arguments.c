@@ -31,6 +31,12 @@ static const option_row OPTIONS[] = {
     {"inputs", LIST, AT(inputs), AT(input_count)},
     {"image", LIST, AT(images), AT(image_count)},
     {"dim", LIST, AT(dims), AT(dim_count)},
+    {"shape", LIST, AT(shapes), AT(shape_count)},
+    {"disable", LIST, AT(disabled), AT(disable_count)},
+    {"output", TEXT, AT(output), 0},
+    {"external-data", TEXT, AT(external_data), 0},
+    {"growth-limit", NUMBER, AT(growth_limit), 0},
+    {"no-rewrites", FLAG, AT(no_rewrites), 0},
     {"json", FLAG, AT(json), 0},
     {"batch", FLAG, AT(batch), 0},
     {"report", FLAG, AT(report), 0},
@@ -95,7 +101,8 @@ bool cli_parse(int argc, char **argv, const char *allowed, cli_args *out_args)
 {
     *out_args = (cli_args){0};
     for (int k = 1; k < argc; k++) {
-        if (strncmp(argv[k], "--", 2) != 0) {
+        const char *argument = strcmp(argv[k], "-o") == 0 ? "--output" : argv[k];
+        if (strncmp(argument, "--", 2) != 0) {
             if (out_args->model || !strstr(allowed, "|MODEL|")) {
                 fprintf(stderr, "gantry %s: unexpected argument %s\n", argv[0], argv[k]);
                 return false;
@@ -103,7 +110,7 @@ bool cli_parse(int argc, char **argv, const char *allowed, cli_args *out_args)
             out_args->model = argv[k];
             continue;
         }
-        const char *name = argv[k] + 2, *equals = strchr(name, '=');
+        const char *name = argument + 2, *equals = strchr(name, '=');
         size_t length = equals ? (size_t)(equals - name) : strlen(name);
         const option_row *option = find_option(name, length, allowed);
         if (!option) {

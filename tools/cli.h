@@ -23,11 +23,13 @@ enum {
 typedef struct cli_args {
     const char *model;
     const char *providers, *outputs, *check, *format, *threads, *seconds, *seed;
+    const char *output, *external_data, *growth_limit;
     const char *plugins[CLI_MAX_REPEATS], *options[CLI_MAX_REPEATS], *inputs[CLI_MAX_REPEATS],
-        *images[CLI_MAX_REPEATS], *dims[CLI_MAX_REPEATS];
-    int plugin_count, option_count, input_count, image_count, dim_count;
+        *images[CLI_MAX_REPEATS], *dims[CLI_MAX_REPEATS], *shapes[CLI_MAX_REPEATS],
+        *disabled[CLI_MAX_REPEATS];
+    int plugin_count, option_count, input_count, image_count, dim_count, shape_count, disable_count;
     const char *atol, *rtol, *repeat;
-    bool json, batch, help, report;
+    bool json, batch, help, report, no_rewrites;
 } cli_args;
 
 /* Fills *out_args; false (and a text on stderr) when they are wrong. allowed names the options of this
@@ -46,6 +48,7 @@ int cli_run(int argc, char **argv);
 int cli_batch(const cli_args *args);
 int cli_explain(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_optimize(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_providers(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
@@ -64,6 +67,10 @@ int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime);
 /* And the session. Prints what failed; out_session->report may be set even then. */
 int cli_open(const cli_args *args, cli_session *out_session);
 void cli_close(cli_session *session);
+/* What --providers, --threads and --option say. */
+int cli_set_options(const cli_args *args, gantry_options *options);
+/* Prints an error of a call that read the model, and gives the exit code for it. */
+int cli_model_error(const char *model, const gantry_error *err);
 
 /* Reads --inputs and --image, makes random ones for what is missing when there is a seed, and binds all to a
  * new run. */

@@ -108,7 +108,7 @@ static int set_option(gantry_options *options, const char *key, const char *valu
     return CLI_USAGE;
 }
 
-static int set_options(const cli_args *args, gantry_options *options)
+int cli_set_options(const cli_args *args, gantry_options *options)
 {
     int code = args->providers ? set_option(options, "providers", args->providers) : CLI_OK;
     if (code == CLI_OK && args->threads)
@@ -127,7 +127,7 @@ static int set_options(const cli_args *args, gantry_options *options)
 }
 
 /* A model that is not there is a matter of files, not of models. */
-static int model_error(const char *model, const gantry_error *err)
+int cli_model_error(const char *model, const gantry_error *err)
 {
     struct stat about;
     int code = cli_fail(model, err);
@@ -142,11 +142,11 @@ int cli_open(const cli_args *args, cli_session *out_session)
     if (code == CLI_OK && gantry_options_create(&options, &err) != GANTRY_OK)
         code = cli_fail("options", &err);
     if (code == CLI_OK)
-        code = set_options(args, options);
+        code = cli_set_options(args, options);
     if (code == CLI_OK &&
         gantry_session_create_from_file(out_session->runtime, args->model, options, &out_session->session,
                                         &out_session->report, &err) != GANTRY_OK)
-        code = model_error(args->model, &err);
+        code = cli_model_error(args->model, &err);
     gantry_options_destroy(&options);
     return code;
 }

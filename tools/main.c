@@ -43,6 +43,27 @@ static const cli_command COMMANDS[] = {
      "  --json              one JSON object as the last line\n\n"
      "examples:\n"
      "  gantry bench model.onnx --inputs x.npz --seconds 5 --threads 1 --json\n"},
+    {"optimize", cli_optimize, "write the rewritten model as ONNX in standard operators",
+     "usage: gantry optimize MODEL -o OUT.onnx [options]\n\n"
+     "  -o, --output FILE     where the model goes; a file that is there is replaced when all is written\n"
+     "  --external-data NAME  constants of 1024 bytes and more go into this file beside it (no folder in "
+     "NAME);\n"
+     "                        needed when the model would have 2 GiB or more\n"
+     "  --shape INPUT=1,3,?,8 the shape of an input (? leaves an extent as it is); may be given several "
+     "times\n"
+     "  --dim NAME=N          the symbolic dim NAME, or INPUT[axis], is N; may be given several times\n"
+     "  --disable RULE        a rewrite by name (docs/rewrites.md lists them); may be given several times\n"
+     "  --no-rewrites         write what was read; only shapes are inferred\n"
+     "  --growth-limit BYTES  how much larger than its constants a folded result may be (default 65536)\n"
+     "  --format F            what was changed, as text (default) or json, or none\n"
+     "  --option KEY=VALUE    any session option of gantry.h that concerns reading and rewriting\n\n"
+     "The same model and options give the same bytes. Exit codes: 0 written, 2 bad use, 3 bad model,\n"
+     "4 an operator version or a mix of opsets that cannot be written, 6 a file could not be read or "
+     "written.\n\n"
+     "examples:\n"
+     "  gantry optimize model.onnx -o model.opt.onnx\n"
+     "  gantry optimize model.onnx -o fixed.onnx --shape x=1,3,224,224 --disable gelu\n"
+     "  gantry optimize big.onnx -o out/big.onnx --external-data big.bin --format json\n"},
     {"inspect", cli_inspect, "list a model's inputs, outputs and metadata",
      "usage: gantry inspect MODEL\n\nexamples:\n  gantry inspect model.onnx\n"},
     {"providers", cli_providers, "list the providers that can be used",

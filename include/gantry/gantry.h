@@ -107,6 +107,8 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   fold=on               constant folding; fold_limit_bytes=16777216 caps one result
  *   pin.NODE=PROVIDER     a node, or all nodes of a body ("loop1.body"), on one provider
  *   dim.NAME=lo..opt..hi  range of a symbolic dim; NAME is the symbol, or INPUT[axis]
+ *   dim.NAME=N            that dim is N, and the model one of static size there
+ *   shape.INPUT=1,3,?,224 the shape of an input; ? leaves an extent as it is
  *   bind.TENSOR=DOMAIN    graph inputs and outputs that the caller keeps in a device domain
  *   base=DIR              folder of external data for a model from memory
  *   weights=copy          mapped: constants may be read from the model file during runs
@@ -227,6 +229,45 @@ GANTRY_API gantry_status gantry_run_wait(gantry_run *run, int64_t timeout_ms, in
                                          gantry_error *err);
 /* Stops a running execute soon. Any thread. A run that is not executing is not affected. */
 GANTRY_API void gantry_run_cancel(gantry_run *run);
+
+/* ---- optimized models ------------------------------------------------------------------------ */
+
+/* Where gantry_model_optimize writes, and what the file may be. Use GANTRY_OPTIMIZE_TARGET_INIT. */
+typedef struct gantry_optimize_target {
+    size_t struct_bytes;
+    /* Of the model to write. A file that is there is replaced when all is written, and not before; it must be
+     * none that the model is read from. */
+    const char *path;
+    /* NULL: all is in the model, which can have 2 GiB less a byte. Else the name, without a folder, of a file
+     * beside it for the constants of 1024 bytes and more. */
+    const char *external_data;
+    /* By how many bytes a folded result may exceed the constants it replaces: where it exceeds them by more,
+     * the nodes stay (an Expand is not blown up into its result). */
+    uint64_t growth_limit_bytes;
+} gantry_optimize_target;
+#define GANTRY_OPTIMIZE_TARGET_INIT                                                                          \
+    {                                                                                                        \
+        sizeof(gantry_optimize_target), NULL, NULL, 65536                                                    \
+    }
+
+/* Reads a model, rewrites it, and writes what came out as ONNX in standard operators: any ONNX runtime
+ * computes the same from it. Names of inputs, outputs and metadata stay; model-local functions are inlined;
+ * nodes of domains that Gantry does not know stay as they are. The model's opset imports stay, except where
+ * inlined functions need another; patterns become operators such as LayerNormalization when the opset has
+ * them. The same model and options give the same bytes, and optimizing the result again gives them too.
+ *
+ * options (NULL: the defaults) as for a session; of use are rewrites, rewrites.NAME, fold, fold_limit_bytes,
+ * dim. and shape. ones, and log. The rest is checked and ignored. out_report (may be NULL) says what was
+ * changed: its JSON is described in docs/rewrites.md; it is freed with gantry_report_destroy and is given for
+ * success only.
+ *
+ * Fails as creating a session does, and with GANTRY_RESOURCE when the file cannot be written or would be too
+ * large, GANTRY_INVALID_ARGUMENT for a path that is read from, GANTRY_UNSUPPORTED when no opset fits all
+ * nodes. No file is left behind then. Thread-safe: calls of one runtime may run side by side. */
+GANTRY_API gantry_status gantry_model_optimize(gantry_runtime *runtime, const char *path,
+                                               const gantry_options *options,
+                                               const gantry_optimize_target *target,
+                                               gantry_report **out_report, gantry_error *err);
 
 /* ---- report ---------------------------------------------------------------------------------- */
 

@@ -1,0 +1,95 @@
+/* Composites as standard operators: what the rewrites recognise is written as the operator that ONNX has for
+ * it since some opset, or as the nodes it was.
+ *
+ *     gantry.LayerNorm(x, scale, bias)   opset 17: LayerNormalization   before: ReduceMean, Sub, Pow ... */
+#include "infer.h"
+#include "onnx_write.h"
+#include "place.h"
+
+typedef struct standard_form {
+    const char *rule;      /* that makes the composite */
+    const char *composite; /* in the domain "gantry" */
+    const char *op_type;   /* of ai.onnx; inputs and attributes are the same */
+    int32_t opset;
+} standard_form;
+
+static const standard_form forms[] = {
+    {"layer_norm", "LayerNorm", "LayerNormalization", 17},
+    {"gelu", "Gelu", "Gelu", 20},
+    {"silu", "Silu", "Swish", 24},
+    {"hard_swish", "HardSwish", "HardSwish", 14},
+};
+#define FORM_COUNT (sizeof forms / sizeof *forms)
+
+int32_t gt_write_rule_opset(const char *rule)
+{
+    for (size_t k = 0; k < FORM_COUNT; k++)
+        if (strcmp(forms[k].rule, rule) == 0)
+            return forms[k].opset;
+    return 0;
+}
+
+static int64_t standard_opset(const gt_model *model)
+{
+    for (uint32_t k = 0; k < model->opsets.count; k++)
+        if (!model->opsets.data[k].domain[0])
+            return model->opsets.data[k].version;
+    return 0;
+}
+
+/* The operator takes every input's type in that version: HardSwish learnt bfloat16 later than its name. */
+static bool takes_types(const gt_graph *graph, const gt_node *node, const gt_op *op, int64_t opset)
+{
+    int32_t version = gt_op_version(op, (int32_t)opset);
+    const gt_value *x = gt_graph_value(graph, node->inputs[0]);
+    bool newer = x && x->dtype == GANTRY_BFLOAT16 && strcmp(op->name, "HardSwish") == 0 && version < 22;
+    return version > 0 && !newer;
+}
+
+static const standard_form *form_of(const gt_graph *graph, const gt_node *node, int64_t opset)
+{
+    for (size_t k = 0; k < FORM_COUNT; k++) {
+        if (strcmp(forms[k].composite, node->op_type) != 0 || opset < forms[k].opset)
+            continue;
+        const gt_op *op = gt_op_find("", forms[k].op_type);
+        return op && takes_types(graph, node, op, opset) ? &forms[k] : NULL;
+    }
+    return NULL;
+}
+
+/* The node stays what it is, under another operator's name. */
+static void rename_operator(gt_node *node, const standard_form *form, int64_t opset)
+{
+    node->op = gt_op_find("", form->op_type);
+    node->op_type = node->op->name;
+    node->domain = node->op->domain;
+    node->opset = (int32_t)opset;
+    node->version = gt_op_version(node->op, node->opset);
+    node->composite = NULL;
+}
+
+static gantry_status make_standard(gt_graph *graph, int64_t opset, gantry_error *err)
+{
+    /* Nodes that an expansion adds come last, and composites among them are seen too. */
+    for (uint32_t id = 0; id < graph->nodes.count; id++) {
+        gt_node *node = graph->nodes.data[id];
+        if (node->removed)
+            continue;
+        if (node->composite) {
+            const standard_form *form = form_of(graph, node, opset);
+            if (form)
+                rename_operator(node, form, opset);
+            else
+                GT_TRY(gt_graph_expand_composite(graph, id, err));
+        }
+        for (uint32_t b = 0; b < node->body_count; b++)
+            GT_TRY(make_standard(node->bodies[b].graph, opset, err));
+    }
+    return gt_graph_sort(graph, err);
+}
+
+gantry_status gt_graph_make_standard(gt_graph *graph, gantry_error *err)
+{
+    GT_TRY(make_standard(graph, standard_opset(graph->model), err));
+    return gt_infer_graph(graph, err);
+}
