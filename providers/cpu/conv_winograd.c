@@ -310,6 +310,9 @@ static bool function_of(const cpu_post *post, cpu_unary *out)
     case CPU_POST_SWISH:
         *out = CPU_UNARY_silu;
         return is_silu(post);
+    case CPU_POST_LINEAR:
+        *out = CPU_UNARY_linear;
+        return true;
     case CPU_POST_GELU_ERF:
         *out = CPU_UNARY_gelu;
         return true;

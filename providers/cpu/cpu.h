@@ -111,6 +111,7 @@ typedef enum cpu_post_kind {
     CPU_POST_HARD_SIGMOID, /* max(0, min(1, alpha * x + beta)) */
     CPU_POST_HARD_SWISH,   /* x * max(0, min(1, alpha * x + beta)) */
     CPU_POST_SWISH,        /* x * sigmoid(alpha * x) */
+    CPU_POST_LINEAR,       /* alpha * x + beta: a scalar factor, a scalar addend or both */
     CPU_POST_GELU_ERF,
     CPU_POST_GELU_TANH
 } cpu_post_kind;

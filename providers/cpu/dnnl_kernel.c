@@ -415,6 +415,7 @@ static const dnnl_alg_kind_t post_algorithms[] = {
     [CPU_POST_HARD_SIGMOID] = dnnl_eltwise_hardsigmoid,
     [CPU_POST_HARD_SWISH] = dnnl_eltwise_hardswish,
     [CPU_POST_SWISH] = dnnl_eltwise_swish,
+    [CPU_POST_LINEAR] = dnnl_eltwise_linear,
     [CPU_POST_GELU_ERF] = dnnl_eltwise_gelu_erf,
     [CPU_POST_GELU_TANH] = dnnl_eltwise_gelu_tanh,
 };

@@ -104,6 +104,14 @@ static void record(const cpu_fuser *f, const cpu_group *group, const gantry_node
     host->record_fusion(f->args->recorder, &fusion);
 }
 
+/* A factor and the addend behind it are one post-op. */
+static bool joins_factor(const cpu_group *group, const cpu_post *next)
+{
+    const cpu_post *last = group->post_count ? &group->posts[group->post_count - 1] : NULL;
+    return last && last->kind == CPU_POST_LINEAR && last->beta == 0 && next->kind == CPU_POST_LINEAR &&
+           next->alpha == 1;
+}
+
 /* Adds one node to a group; arrays are copied, groups are short. */
 static gantry_status absorb(cpu_fuser *f, cpu_group *group, const gantry_node_view *node,
                             const cpu_post_match *match)
@@ -122,12 +130,15 @@ static gantry_status absorb(cpu_fuser *f, cpu_group *group, const gantry_node_vi
         memcpy(posts, group->posts, group->post_count * sizeof *posts);
     memcpy(ids, group->node_ids, group->node_count * sizeof *ids);
     sprintf(label, "%s+%s", group->label, node->op);
-    posts[group->post_count] = match->post;
-    posts[group->post_count].input = group->input_count;
+    if (joins_factor(group, &match->post)) {
+        posts[group->post_count - 1].beta = match->post.beta;
+    } else {
+        posts[group->post_count] = match->post;
+        posts[group->post_count++].input = group->input_count;
+    }
     if (operand)
         inputs[group->input_count++] = match->operand;
     ids[group->node_count++] = node->id;
-    group->post_count++;
     group->inputs = inputs;
     group->posts = posts;
     group->node_ids = ids;

@@ -160,13 +160,44 @@ static cpu_post_match match_residual(const cpu_program *program, const cpu_group
     return match;
 }
 
-static cpu_post_match match_add(const cpu_program *program, const cpu_group *group,
+/* A scalar constant that leaves the output's shape as it is. */
+static bool is_scalar(const cpu_program *program, uint32_t operand, const gantry_value_view *output)
+{
+    const gantry_value_view *value = program->graph->values[operand];
+    return value->constant_id != GANTRY_NO_ID && value->rank >= 0 && value->rank <= output->rank &&
+           known_count(value) == 1;
+}
+
+/* A factor or an addend for all elements. */
+static cpu_post_match match_linear(const cpu_program *program, const gantry_compile_args *args,
+                                   const gantry_node_view *node, uint32_t input, bool factor)
+{
+    cpu_post_match match = activation(CPU_POST_LINEAR, 1, 0);
+    if (!cpu_read_scalar(program, args, node, input, factor ? &match.post.alpha : &match.post.beta))
+        return (cpu_post_match){0};
+    return match;
+}
+
+static cpu_post_match match_mul(const cpu_program *program, const gantry_compile_args *args,
                                 const gantry_node_view *node, uint32_t value)
+{
+    if (node->input_count != 2 || node->inputs[0] == node->inputs[1])
+        return (cpu_post_match){0};
+    uint32_t other = node->inputs[0] == value ? 1 : 0;
+    if (!is_scalar(program, node->inputs[other], program->graph->values[value]))
+        return (cpu_post_match){0};
+    return match_linear(program, args, node, other, true);
+}
+
+static cpu_post_match match_add(const cpu_program *program, const gantry_compile_args *args,
+                                const cpu_group *group, const gantry_node_view *node, uint32_t value)
 {
     if (node->input_count != 2 || node->inputs[0] == node->inputs[1])
         return (cpu_post_match){0};
     uint32_t operand = node->inputs[0] == value ? node->inputs[1] : node->inputs[0];
     const gantry_value_view *output = program->graph->values[value];
+    if (group->post_count && is_scalar(program, operand, output))
+        return match_linear(program, args, node, node->inputs[0] == value ? 1 : 0, false);
     if (program->graph->values[operand]->constant_id != GANTRY_NO_ID)
         return match_bias(program, group, operand, output);
     return match_residual(program, group, operand, gantry_node_output(program->graph, node, 0), output);
@@ -180,8 +211,9 @@ cpu_post_match cpu_post_of_node(const cpu_program *program, const gantry_compile
         return (cpu_post_match){0};
     if (strcmp(node->domain, "") != 0 && strcmp(node->domain, "gantry") != 0)
         return (cpu_post_match){0};
-    cpu_post_match match = strcmp(node->op, "Add") == 0 ? match_add(program, group, node, value)
-                                                        : match_activation(program, args, node);
+    cpu_post_match match = strcmp(node->op, "Add") == 0   ? match_add(program, args, group, node, value)
+                           : strcmp(node->op, "Mul") == 0 ? match_mul(program, args, node, value)
+                                                          : match_activation(program, args, node);
     if (match.matched && !match.guard && group->post_count >= CPU_MAX_POSTS)
         match.guard = "the chain is longer than 8 operators";
     return match;

@@ -13,6 +13,7 @@ static const cpu_unary functions[] = {
     [CPU_POST_SWISH] = CPU_UNARY_silu,
     [CPU_POST_GELU_ERF] = CPU_UNARY_gelu,
     [CPU_POST_GELU_TANH] = CPU_UNARY_gelu_tanh,
+    [CPU_POST_LINEAR] = CPU_UNARY_linear,
 };
 
 /* The row function has the factors of ONNX; a model that spells the function out may have others. */

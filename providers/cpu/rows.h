@@ -14,7 +14,8 @@
     X(abs) X(neg) X(sqrt) X(reciprocal) X(floor) X(ceil) X(round) X(sign) X(relu) X(leaky_relu)
 #define CPU_UNARY_PART_2(X)                                                                                  \
     X(clip)                                                                                                  \
-    X(hard_sigmoid) X(hard_swish) X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp) X(log) X(erf)
+    X(linear) X(hard_sigmoid) X(hard_swish) X(thresholded_relu) X(shrink) X(softsign) X(square) X(exp)       \
+        X(log) X(erf)
 #define CPU_UNARY_PART_3(X)                                                                                  \
     X(tanh) X(sigmoid) X(silu) X(elu) X(celu) X(selu) X(softplus) X(mish) X(gelu) X(gelu_tanh)
 #define CPU_UNARY_PART_4(X) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh)

@@ -160,6 +160,55 @@ static void check_activation(const char *op, const char *domain, int64_t m, int6
     free(expected);
 }
 
+/* conv -> HardSwish -> * 0.7 -> + 0.3: one kernel, whichever computes it. A factor that gives the output
+ * another rank is none. */
+static void check_factor_and_addend(int64_t c, bool raises_rank)
+{
+    enum { H = 9, W = 20 };
+    int64_t size = c * H * W, five[5] = {1, 1, c, H, W};
+    float *w, *x = malloc((size_t)size * 4), *y = malloc((size_t)size * 4),
+              *expected = malloc((size_t)size * 4);
+    const float factor = 0.7f, addend = 0.3f;
+    test_fill(x, size, 21);
+    test_net *net = test_net_open();
+    uint32_t v[5];
+    for (int k = 0; k < 5; k++)
+        v[k] = raises_rank && k > 2 ? test_value_add(net, GANTRY_FLOAT32, 5, five) : value4(net, 1, c, H, W);
+    uint32_t weight = weight4(net, c, c, 3, &w, 22);
+    uint32_t f =
+        test_constant_add(net, GANTRY_FLOAT32, raises_rank ? 5 : 1, (int64_t[]){1, 1, 1, 1, 1}, &factor);
+    uint32_t a = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &addend);
+    test_input(net, v[0]);
+    test_output(net, v[4]);
+    add_conv(net, v[0], weight, v[1]);
+    test_node_add(net, "", "HardSwish", 14, 1, &v[1], 1, &v[2]);
+    test_node_add(net, "", "Mul", 14, 2, (uint32_t[]){f, v[2]}, 1, &v[3]);
+    test_node_add(net, "", "Add", 14, 2, (uint32_t[]){v[3], a}, 1, &v[4]);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    naive_conv(x, w, expected, c, c, H, W);
+    for (int64_t k = 0; k < size; k++)
+        expected[k] = expected[k] * fminf(fmaxf(expected[k] / 6 + 0.5f, 0), 1) * factor + addend;
+    cr_assert_lt(test_difference(y, expected, size), 1e-4, "c %d", (int)c);
+    bool fused = false;
+    for (uint32_t k = 0; k < net->recorder.kernel_count; k++)
+        fused = fused || strncmp(net->recorder.kernels[k], "Conv+HardSwish+Mul+Add ", 23) == 0;
+    cr_assert_eq(fused, !raises_rank);
+    cr_assert_eq(test_net_close(net), 0);
+    free(w);
+    free(x);
+    free(y);
+    free(expected);
+}
+
+Test(cpu_fusion, factor_and_addend_of_all_elements)
+{
+    check_factor_and_addend(3, false);  /* own kernel */
+    check_factor_and_addend(7, false);  /* oneDNN */
+    check_factor_and_addend(64, false); /* Winograd */
+    check_factor_and_addend(16, true);
+}
+
 Test(cpu_fusion, activations_after_a_product)
 {
     static const char *const ops[] = {"Relu",        "LeakyRelu", "Sigmoid", "Tanh",

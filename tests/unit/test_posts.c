@@ -32,6 +32,8 @@ static double defined(const cpu_post *post, double x, double operand)
         return x * between(a * x + b, 0, 1);
     case CPU_POST_SWISH:
         return x / (1 + exp(-a * x));
+    case CPU_POST_LINEAR:
+        return a * x + b;
     case CPU_POST_GELU_ERF:
         return x / 2 * (1 + erf(x * sqrt(0.5)));
     case CPU_POST_GELU_TANH:
@@ -74,6 +76,7 @@ Test(posts, every_kind)
     check((cpu_post){.kind = CPU_POST_HARD_SWISH, .alpha = 0.3f, .beta = 0.4f}, 0);
     check((cpu_post){.kind = CPU_POST_SWISH, .alpha = 1}, 0);
     check((cpu_post){.kind = CPU_POST_SWISH, .alpha = 1.702f}, 0);
+    check((cpu_post){.kind = CPU_POST_LINEAR, .alpha = -0.7f, .beta = 0.3f}, 0);
     check((cpu_post){.kind = CPU_POST_GELU_ERF}, 0);
     check((cpu_post){.kind = CPU_POST_GELU_TANH}, 0);
 }
