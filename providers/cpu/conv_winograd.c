@@ -76,6 +76,19 @@ static tile_place place_of(const cpu_winograd *w, int64_t tile)
                         tile / w->tile_columns % w->tile_rows * w->tile, tile % w->tile_columns * w->tile};
 }
 
+static void next_place(const cpu_winograd *w, tile_place *at)
+{
+    at->column += w->tile;
+    if (at->column < w->out[1])
+        return;
+    at->column = 0;
+    at->row += w->tile;
+    if (at->row < w->out[0])
+        return;
+    at->row = 0;
+    at->image++;
+}
+
 static int64_t clip(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -113,22 +126,22 @@ static void transform_inputs(const winograd_state *s, const cpu_call *call, int6
                              float *v)
 {
     const cpu_winograd *w = &s->w;
-    for (int64_t b = 0; b < w->in_vectors; b++)
-        for (int64_t t = 0; t < count; t++) {
-            cpu_winograd_source source =
-                source_of(w, s->table->width, call->inputs[0], place_of(w, first + t));
+    for (int64_t b = 0; b < w->in_vectors; b++) {
+        tile_place at = place_of(w, first);
+        for (int64_t t = 0; t < count; t++, next_place(w, &at)) {
+            cpu_winograd_source source = source_of(w, s->table->width, call->inputs[0], at);
             s->table->input[w->tile == 4](&source, source.x + b * source.plane,
                                           v + b * s->cuts.v_block + t * s->table->width, s->cuts.v_point);
         }
+    }
 }
 
 /* One vector of a tile's results. */
-static void finish_tile(const winograd_state *s, const cpu_call *call, int64_t tile, int64_t panel, int k,
+static void finish_tile(const winograd_state *s, const cpu_call *call, tile_place at, int64_t panel, int k,
                         const float *m, const float *u)
 {
     const cpu_winograd *w = &s->w;
     int width = s->table->width;
-    tile_place at = place_of(w, tile);
     cpu_winograd_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
     if (s->table->output[w->tile == 4](w, m, s->cuts.m_point, &target))
         return;
@@ -148,9 +161,11 @@ static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t
         s->table->multiply(v + p * s->cuts.v_point, s->cuts.v_block, count,
                            u + p * w->in_channels * size * width, w->in_channels, size,
                            m + p * s->cuts.m_point, m_vector);
-    for (int k = 0; k < size; k++)
-        for (int64_t t = 0; t < count; t++)
-            finish_tile(s, call, first + t, panel, k, m + k * m_vector + t * width, u);
+    for (int k = 0; k < size; k++) {
+        tile_place at = place_of(w, first);
+        for (int64_t t = 0; t < count; t++, next_place(w, &at))
+            finish_tile(s, call, at, panel, k, m + k * m_vector + t * width, u);
+    }
 }
 
 static void compute_items(void *arg, int64_t begin, int64_t end)
@@ -326,25 +341,28 @@ static bool function_of(const cpu_post *post, cpu_unary *out)
     return false;
 }
 
-/* Bias [+ residual] [+ Relu or Clip]: done on the way out, in registers. */
-static bool is_simple(cpu_winograd *w)
+/* [residual] [one activation that the output transform has]: done in registers on the way out. */
+static cpu_winograd_activation activation_of(cpu_winograd *w)
 {
-    uint32_t k = 0;
+    const cpu_winograd_post *post = w->posts, *end = w->posts + w->post_count;
     w->low = -INFINITY;
     w->high = INFINITY;
     w->residual_input = -1;
-    if (k < w->post_count && w->posts[k].kind == CPU_POST_RESIDUAL)
-        w->residual_input = (int)w->posts[k++].input;
-    if (k < w->post_count && w->posts[k].kind == CPU_POST_RELU && w->posts[k].parameters[0] == 0) {
-        w->low = 0;
-        k++;
-    } else if (k < w->post_count && w->posts[k].kind == CPU_POST_CLIP &&
-               w->posts[k].parameters[0] <= w->posts[k].parameters[1]) {
-        w->low = w->posts[k].parameters[0];
-        w->high = w->posts[k].parameters[1];
-        k++;
+    if (post < end && post->kind == CPU_POST_RESIDUAL)
+        w->residual_input = (int)post++->input;
+    if (post == end)
+        return CPU_WINOGRAD_CLAMP;
+    if (post + 1 < end)
+        return CPU_WINOGRAD_POSTS;
+    float first = post->parameters[0], second = post->parameters[1];
+    if ((post->kind == CPU_POST_RELU && first == 0) || (post->kind == CPU_POST_CLIP && first <= second)) {
+        w->low = first;
+        w->high = post->kind == CPU_POST_RELU ? INFINITY : second;
+        return CPU_WINOGRAD_CLAMP;
     }
-    return k == w->post_count;
+    return post->kind == CPU_POST_SWISH        ? CPU_WINOGRAD_SILU
+           : post->kind == CPU_POST_HARD_SWISH ? CPU_WINOGRAD_HARD_SWISH
+                                               : CPU_WINOGRAD_POSTS;
 }
 
 /* False: a post-op that has no row function. */
@@ -366,7 +384,7 @@ static bool read_posts(const cpu_build *build, cpu_winograd *w)
             out->unary = cpu_rows_best()->unary[function];
         w->post_count++;
     }
-    w->simple = is_simple(w);
+    w->activation = activation_of(w);
     return true;
 }
 

@@ -21,8 +21,15 @@
 #define CPU_WINOGRAD_MAX_TILE 4
 #define CPU_WINOGRAD_MAX_POINTS 36
 
-/* What becomes of the sums. `simple`: bias, then residual, then clamped to low .. high; else the posts one by
- * one, each a row function or an addition. Lanes of padding channels are stored as 0. */
+/* What becomes of the sums: bias, residual if any, then one of the first three; or, after the bias, a list of
+ * posts one by one, each a row function or an addition. Lanes of padding channels are stored as 0. */
+typedef enum cpu_winograd_activation {
+    CPU_WINOGRAD_CLAMP, /* to low .. high */
+    CPU_WINOGRAD_SILU,
+    CPU_WINOGRAD_HARD_SWISH,
+    CPU_WINOGRAD_POSTS
+} cpu_winograd_activation;
+
 typedef struct cpu_winograd_post {
     cpu_post_kind kind;
     uint32_t input; /* RESIDUAL */
@@ -41,9 +48,9 @@ typedef struct cpu_winograd {
     int64_t panel_groups;            /* shares of the panels that threads take */
     const float *weights;            /* panels [P][C][vectors of the panel], blocks of channels */
     const float *bias;               /* padded to whole blocks */
-    bool simple;
+    cpu_winograd_activation activation;
     float low, high;
-    int residual_input; /* of simple, or -1 */
+    int residual_input; /* or -1; not of POSTS */
     uint32_t post_count;
     cpu_winograd_post posts[CPU_MAX_POSTS];
 } cpu_winograd;

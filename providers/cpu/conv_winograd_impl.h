@@ -51,6 +51,12 @@ INLINE vf fnma3(vf a, vf b, vf c)
     return WINO(fnmadd_ps)(a, b, c);
 }
 
+/* In this order NaN stays NaN. */
+INLINE vf clamp(vf low, vf high, vf x)
+{
+    return WINO(min_ps)(high, WINO(max_ps)(low, x));
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* `rows` tiles times `panel` vectors; both are known when this is compiled. */
@@ -211,6 +217,30 @@ static void input_2(const cpu_winograd_source *s, const float *x, float *v, int6
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
+/* exp(x), right to 1 ulp: 2^n times a polynomial on +-ln(2)/2. Beyond +-88 it stays what it is there. */
+INLINE vf exp_of(vf x)
+{
+    x = clamp(all(-88.0f), all(88.0f), x);
+    vf n = round_even(WINO(mul_ps)(x, all(1.44269504f)));
+    vf r = fnma3(n, all(1.42860677e-6f), fnma3(n, all(0.693145752f), x));
+    vf p = fma3(all(1.392625083e-3f), r, all(8.363232884e-3f));
+    p = fma3(p, r, all(4.166655421e-2f));
+    p = fma3(p, r, all(1.666657667e-1f));
+    p = fma3(p, r, all(0.5f));
+    p = fma3(p, WINO(mul_ps)(r, r), r);
+    return times_power_of_2(add(p, all(1.0f)), n);
+}
+
+/* `kind` is known when this is compiled. */
+INLINE vf activate(const cpu_winograd_activation kind, vf low, vf high, vf x)
+{
+    if (kind == CPU_WINOGRAD_SILU)
+        return WINO(div_ps)(x, add(all(1.0f), exp_of(sub(all(0.0f), x))));
+    if (kind == CPU_WINOGRAD_HARD_SWISH)
+        return WINO(mul_ps)(x, clamp(all(0.0f), all(1.0f), fma3(x, all(1.0f / 6.0f), all(0.5f))));
+    return clamp(low, high, x);
+}
+
 /* Keeps the lanes of channels that exist. */
 INLINE vf keep_channels(const cpu_winograd *w, const cpu_winograd_target *t, vf x)
 {
@@ -224,15 +254,9 @@ INLINE vf keep_channels(const cpu_winograd *w, const cpu_winograd_target *t, vf 
     return load(lanes);
 }
 
-/* In this order NaN stays NaN. */
-INLINE vf clamp(vf low, vf high, vf x)
-{
-    return WINO(min_ps)(high, WINO(max_ps)(low, x));
-}
-
 /* All results of a tile, all channels of a block. */
-INLINE void finish_whole(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t,
-                         const float *residual)
+INLINE void finish_whole(const cpu_winograd *w, const int m, const cpu_winograd_activation kind, vf (*y)[4],
+                         const cpu_winograd_target *t, const float *residual)
 {
     const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
     float *out = t->y + t->offset;
@@ -241,14 +265,15 @@ INLINE void finish_whole(const cpu_winograd *w, const int m, vf (*y)[4], const c
             y[k / m][k % m] = add(y[k / m][k % m], load(residual + k / m * t->row + k % m * W));
     }
     EACH (k, m * m)
-        store(out + k / m * t->row + k % m * W, clamp(low, high, add(y[k / m][k % m], bias)));
+        store(out + k / m * t->row + k % m * W, activate(kind, low, high, add(y[k / m][k % m], bias)));
 }
 
-INLINE void finish_simple(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t)
+INLINE void finish_kind(const cpu_winograd *w, const int m, const cpu_winograd_activation kind, vf (*y)[4],
+                        const cpu_winograd_target *t)
 {
     const float *residual = w->residual_input >= 0 ? t->inputs[w->residual_input] + t->offset : NULL;
     if (t->rows == m && t->columns == m && w->out_channels - t->block * W >= W) {
-        finish_whole(w, m, y, t, residual);
+        finish_whole(w, m, kind, y, t, residual);
         return;
     }
     const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
@@ -257,7 +282,8 @@ INLINE void finish_simple(const cpu_winograd *w, const int m, vf (*y)[4], const 
             vf x = y[i][j];
             if (residual)
                 x = add(x, load(residual + i * t->row + j * W));
-            store(t->y + t->offset + i * t->row + j * W, keep_channels(w, t, clamp(low, high, add(x, bias))));
+            store(t->y + t->offset + i * t->row + j * W,
+                  keep_channels(w, t, activate(kind, low, high, add(x, bias))));
         }
 }
 
@@ -287,9 +313,18 @@ static __attribute__((noinline)) void finish_posts(const cpu_winograd *w, const 
 
 INLINE void finish(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t)
 {
-    if (w->simple) {
-        finish_simple(w, m, y, t);
+    switch (w->activation) {
+    case CPU_WINOGRAD_CLAMP:
+        finish_kind(w, m, CPU_WINOGRAD_CLAMP, y, t);
         return;
+    case CPU_WINOGRAD_SILU:
+        finish_kind(w, m, CPU_WINOGRAD_SILU, y, t);
+        return;
+    case CPU_WINOGRAD_HARD_SWISH:
+        finish_kind(w, m, CPU_WINOGRAD_HARD_SWISH, y, t);
+        return;
+    case CPU_WINOGRAD_POSTS:
+        break;
     }
     float values[16 * W] __attribute__((aligned(64)));
     const vf bias = load(w->bias + t->block * W);
