@@ -275,7 +275,9 @@ static gantry_status check_sizes(binder *b)
 
 static void store_element(gantry_dtype dtype, void *data, uint32_t k, bool real, gt_scalar v)
 {
-    int64_t i = real ? (int64_t)v.r : v.i;
+    /* A real where integers are wanted is a whole one; of other dtypes it may be anything. */
+    bool fits = v.r > -0x1p63 && v.r < 0x1p63;
+    int64_t i = !real ? v.i : fits ? (int64_t)v.r : INT64_MIN;
     double r = real ? v.r : (double)v.i;
     switch (dtype) {
     case GANTRY_INT64:

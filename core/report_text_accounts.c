@@ -13,7 +13,9 @@ static void print_ms(double ms, const char *name, double total_ms, gt_text *text
     gt_text_append(text, "  ", 2);
     gt_print_left(text, name, 30);
     gt_print_right(text, gt_print_time(1e3 * ms, &room), 10);
-    snprintf(share, sizeof share, total_ms > 0 ? "%5.1f %%" : "", 100 * ms / total_ms);
+    share[0] = 0;
+    if (total_ms > 0)
+        snprintf(share, sizeof share, "%5.1f %%", 100 * ms / total_ms);
     gt_print_last(text, share, 10);
 }
 

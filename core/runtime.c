@@ -13,7 +13,7 @@ static void name_processor(char *out_text, size_t bytes)
     snprintf(out_text, bytes, "the host's memory");
 #if defined(__x86_64__)
     unsigned words[13] = {0};
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u)
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u)
         return;
     for (unsigned k = 0; k < 3; k++)
         __get_cpuid(0x80000002u + k, &words[4 * k], &words[4 * k + 1], &words[4 * k + 2], &words[4 * k + 3]);

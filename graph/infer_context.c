@@ -376,9 +376,9 @@ bool gt_in_strides(const gt_infer *infer, uint32_t k, int64_t *out_strides)
     int64_t stride = 1, extent;
     for (int32_t axis = gt_in_rank(infer, k) - 1; axis >= 0; axis--) {
         out_strides[axis] = stride;
-        if (!gt_is_const(infer, gt_in_dim(infer, k, axis), &extent))
+        if (!gt_is_const(infer, gt_in_dim(infer, k, axis), &extent) ||
+            __builtin_mul_overflow(stride, extent, &stride))
             return false;
-        stride *= extent;
     }
     return gt_in_rank(infer, k) >= 0;
 }

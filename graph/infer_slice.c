@@ -232,11 +232,11 @@ gantry_status gt_rule_slice(gt_infer *infer)
         gt_expr *extent = &shape.dims[b.axes[k]], start, by = b.steps ? b.steps[k] : gt_number(infer, 1);
         GT_TRY(require_step(infer, by));
         *extent = slice_extent(infer, b.starts[k], b.ends[k], by, *extent, &start);
-        movable = movable && gt_is_const(infer, start, &value) && gt_is_const(infer, by, &step);
-        if (movable) {
-            offset += value * strides[b.axes[k]];
-            strides[b.axes[k]] *= step;
-        }
+        int64_t *stride = &strides[b.axes[k]];
+        movable = movable && gt_is_const(infer, start, &value) && gt_is_const(infer, by, &step) &&
+                  !__builtin_mul_overflow(value, *stride, &value) &&
+                  !__builtin_add_overflow(offset, value, &offset) &&
+                  !__builtin_mul_overflow(*stride, step, stride);
     }
     gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
     if (movable)

@@ -27,7 +27,7 @@ typedef struct attention_state {
     bool causal;
     int64_t window_left, window_right; /* -1: open */
     int mode;                          /* of the fourth output */
-    bool has_mask, mask_is_bool, has_nonpad, has_scores, has_present;
+    bool has_mask, mask_is_bool, has_nonpad, has_scores, has_present_key, has_present_value;
     int64_t mask_strides[4], mask_keys;
     int64_t chunk;
 } attention_state;
@@ -145,10 +145,10 @@ static void copy_present(const attention_state *s, const cpu_call *call)
     for (int64_t k = 0; k < s->batches * s->kv_heads; k++)
         for (int64_t key = 0; key < s->past + s->keys; key++) {
             int64_t batch = k / s->kv_heads, head = k % s->kv_heads, at = k * (s->past + s->keys) + key;
-            if (call->outputs[1])
+            if (s->has_present_key)
                 memcpy((float *)call->outputs[1] + at * s->size, key_row(s, call, batch, head, key),
                        (size_t)s->size * sizeof(float));
-            if (call->outputs[2])
+            if (s->has_present_value)
                 memcpy((float *)call->outputs[2] + at * s->value_size, value_row(s, call, batch, head, key),
                        (size_t)s->value_size * sizeof(float));
         }
@@ -158,7 +158,7 @@ static gantry_status attention_run(const void *opaque, const cpu_call *call)
 {
     const attention_state *s = opaque;
     attention_work work = {s, call};
-    if (s->has_present)
+    if (s->has_present_key || s->has_present_value)
         copy_present(s, call);
     cpu_parallel(call, s->batches * s->heads * s->queries, s->chunk, attention_chunk, &work);
     return GANTRY_OK;
@@ -265,7 +265,8 @@ static gantry_status make_attention(cpu_build *build, cpu_kernel *out_kernel)
     s->window_left = gantry_node_int(build->node, "left_window_size", -1);
     s->window_right = gantry_node_int(build->node, "right_window_size", -1);
     s->mode = (int)gantry_node_int(build->node, "qk_matmul_output_mode", 0);
-    s->has_present = cpu_output(build, 1) || cpu_output(build, 2);
+    s->has_present_key = cpu_output(build, 1) != NULL;
+    s->has_present_value = cpu_output(build, 2) != NULL;
     s->has_scores = cpu_output(build, 3) != NULL;
     int64_t rows = s->batches * s->heads * s->queries, total = s->past + s->keys;
     s->chunk = cpu_max64(1, (rows + CHUNKS - 1) / CHUNKS);

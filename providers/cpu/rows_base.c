@@ -13,13 +13,22 @@
 #define ROWS_SLEEF(f, u) Sleef_##f##f4_##u
 #include "rows_impl.h"
 
+#if defined(__x86_64__)
+/* clang 14 has no name for F16C; every processor with AVX2 and FMA has it. */
+#if defined(__clang__)
+#define HAS_F16C true
+#else
+#define HAS_F16C __builtin_cpu_supports("f16c")
+#endif
+#endif
+
 const cpu_rows *cpu_rows_best(void)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return &cpu_rows_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HAS_F16C)
         return &cpu_rows_avx2;
 #endif
     return &cpu_rows_base;

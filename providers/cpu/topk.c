@@ -139,7 +139,7 @@ gantry_status cpu_make_topk(cpu_build *build, cpu_kernel *out_kernel)
  *     scratch: | order | buffer of the merge | group of each slice | first slice of each group | */
 
 typedef struct unique_state {
-    uint32_t rank, axis;
+    uint32_t rank, axis, output_count;
     bool flat, sorted;
     int64_t dims[GANTRY_MAX_RANK];
     int64_t outer, n, inner; /* of the input */
@@ -220,6 +220,12 @@ static void write_unique(const unique_state *state, const char *in, const int64_
                    piece);
 }
 
+/* Outputs at the end may be left out altogether. */
+static int64_t *unique_output(const unique_state *state, const cpu_call *call, uint32_t output)
+{
+    return output < state->output_count ? call->outputs[output] : NULL;
+}
+
 static gantry_status unique_run(const void *opaque, const cpu_call *call)
 {
     const unique_state *state = opaque;
@@ -231,7 +237,8 @@ static gantry_status unique_run(const void *opaque, const cpu_call *call)
     int64_t count = number_groups(state, call->inputs[0], order, group, first, buffer);
     if (count > state->limit)
         return GANTRY_INTERNAL;
-    int64_t *indices = call->outputs[1], *inverse = call->outputs[2], *counts = call->outputs[3];
+    int64_t *indices = unique_output(state, call, 1), *inverse = unique_output(state, call, 2),
+            *counts = unique_output(state, call, 3);
     if (call->outputs[0])
         write_unique(state, call->inputs[0], first, count, call->outputs[0]);
     if (indices)
@@ -243,7 +250,7 @@ static gantry_status unique_run(const void *opaque, const cpu_call *call)
         for (int64_t k = 0; k < state->n; k++)
             counts[group[k]]++;
     }
-    for (uint32_t output = 0; output < 4 && call->true_dims; output++) {
+    for (uint32_t output = 0; output < state->output_count && call->true_dims; output++) {
         int64_t *dims = call->true_dims[output];
         if (dims && output == 0)
             for (uint32_t axis = 0; axis < state->rank; axis++)
@@ -262,6 +269,7 @@ gantry_status cpu_make_unique(cpu_build *build, cpu_kernel *out_kernel)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     bool flat = gantry_node_attribute(build->node, "axis") == NULL;
     *state = (unique_state){.rank = out->rank,
+                            .output_count = build->output_count,
                             .flat = flat,
                             .outer = 1,
                             .n = in->count,

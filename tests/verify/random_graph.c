@@ -7,6 +7,10 @@
 
 uint64_t random_next(random_source *random)
 {
+    if (random->count) {
+        random->count--;
+        return random_hash(*random->bytes++, 0, 0);
+    }
     uint64_t z = random->state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -15,6 +19,10 @@ uint64_t random_next(random_source *random)
 
 uint32_t random_below(random_source *random, uint32_t limit)
 {
+    if (random->count) {
+        random->count--;
+        return *random->bytes++ % limit;
+    }
     return (uint32_t)((random_next(random) >> 32) * limit >> 32);
 }
 
@@ -25,7 +33,7 @@ bool random_chance(random_source *random, uint32_t percent)
 
 uint64_t random_hash(uint64_t seed, uint64_t a, uint64_t b)
 {
-    random_source random = {seed ^ a * 0x9e3779b97f4a7c15u ^ b * 0xc2b2ae3d27d4eb4fu};
+    random_source random = {.state = seed ^ a * 0x9e3779b97f4a7c15u ^ b * 0xc2b2ae3d27d4eb4fu};
     random_next(&random);
     return random_next(&random);
 }

@@ -7,8 +7,12 @@
 
 #include "graph/graph.h"
 
+/* Numbers are made of the bytes, one each, while there are any (a fuzzer's: a changed byte changes one
+ * decision), then of the state. */
 typedef struct random_source {
     uint64_t state;
+    const uint8_t *bytes;
+    size_t count;
 } random_source;
 
 uint64_t random_next(random_source *random);

@@ -178,7 +178,7 @@ static bool check(random_case *c, tally *counts, char *out_text)
 
 static bool run_case(uint64_t seed, uint32_t max_nodes, tally *counts, char *out_text)
 {
-    random_source random = {seed};
+    random_source random = {.state = seed};
     gt_allocator allocator;
     gantry_error err = GANTRY_ERROR_INIT;
     random_case c = {0};

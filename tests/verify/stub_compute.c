@@ -66,7 +66,7 @@ static uint64_t hash_inputs(const char *op, uint32_t count, const stub_tensor *i
 
 static void fill(stub_tensor *tensor, uint64_t hash)
 {
-    random_source random = {hash};
+    random_source random = {.state = hash};
     size_t bytes = stub_tensor_bytes(tensor);
     make_room(tensor);
     for (size_t k = 0; k < bytes; k += 8) {
@@ -89,8 +89,10 @@ typedef struct operands {
 
 static bool copy(operands *o)
 {
+    size_t bytes = stub_tensor_bytes(&o->in[0]);
     make_room(&o->out[0]);
-    memcpy(o->out[0].data, o->in[0].data, stub_tensor_bytes(&o->in[0]));
+    if (bytes)
+        memcpy(o->out[0].data, o->in[0].data, bytes);
     return stub_tensor_bytes(&o->in[0]) == stub_tensor_bytes(&o->out[0]);
 }
 

@@ -152,7 +152,7 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
 
 void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random)
 {
-    *domain = (stub_domain){.random = {random_next(random)},
+    *domain = (stub_domain){.random = {.state = random_next(random)},
                             .table = {.struct_bytes = sizeof domain->table,
                                       .self = domain,
                                       .describe = describe,
