@@ -193,6 +193,24 @@ static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t
     return GANTRY_OK;
 }
 
+/* A trip count or condition has one element, whatever its rank; inference refuses those whose size it knows.
+ */
+static gantry_status require_single(const gt_frame *frame, const gt_plan_state *state, const gt_node *node,
+                                    uint32_t input, const char *what, gantry_error *err)
+{
+    const gt_value *value = frame->leaf->graph->values.data[node->inputs[input]];
+    uint32_t rank;
+    const int64_t *dims = gt_frame_value_dims(frame, state, node->inputs[input], &rank);
+    int64_t count = dims ? 1 : 0;
+    for (uint32_t d = 0; d < rank && dims; d++)
+        count *= dims[d];
+    if (count == 1)
+        return GANTRY_OK;
+    return gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, node->name,
+                   "the %s of %s %s, '%s', has %lld elements; exactly one is needed", what, node->op_type,
+                   node->name, value->name, (long long)count);
+}
+
 /* ---- If -------------------------------------------------------------------------------------- */
 
 /* True when a branch may write the outer plan's slot itself: what it makes has the size that was planned. */
@@ -207,6 +225,7 @@ static bool is_direct(const gt_plan *plan, uint32_t slot)
 static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
                             const gt_step *step, const gt_node *node, gantry_error *err)
 {
+    GT_TRY(require_single(frame, state, node, 0, "condition", err));
     const uint8_t *condition = host_pointer(state->slots[step->inputs[0]]);
     int which = *condition ? 0 : 1;
     gt_frame *body = control->bodies[which];
@@ -238,8 +257,10 @@ static gantry_status start_loop(gt_frame *frame, struct gt_control *control, con
 {
     control->iteration = 0;
     control->condition = 1;
-    if (node->input_count > 1 && step->inputs[1] != GT_NO_SLOT)
+    if (node->input_count > 1 && step->inputs[1] != GT_NO_SLOT) {
+        GT_TRY(require_single(frame, state, node, 1, "condition", err));
         control->condition = *(const uint8_t *)host_pointer(state->slots[step->inputs[1]]);
+    }
     for (uint32_t k = 0; k < control->carried_count; k++) {
         carried *c = &control->carried[k];
         uint32_t value = node->inputs[2 + k];
@@ -306,6 +327,10 @@ static gantry_status leave_iteration(gt_frame *frame, struct gt_control *control
                                      gantry_error *err)
 {
     gt_frame *body = control->bodies[0];
+    if (body->outputs[0].bytes != 1)
+        return gt_fail(err, GANTRY_MODEL_SHAPE, GANTRY_STAGE_RUN, node->name,
+                       "the condition that the body of Loop %s gives has %zu elements; exactly one is needed",
+                       node->name, body->outputs[0].bytes);
     control->condition = *(const uint8_t *)host_pointer(body->outputs[0].buffer);
     for (uint32_t k = 0; k < control->carried_count; k++) {
         carried *c = &control->carried[k];
@@ -395,8 +420,10 @@ static gantry_status run_loop(gt_frame *frame, struct gt_control *control, gt_pl
                        2 + control->carried_count, 1 + control->carried_count + control->scan_count);
     GT_TRY(start_loop(frame, control, state, step, node, err));
     int64_t trips = INT64_MAX;
-    if (step->inputs[0] != GT_NO_SLOT)
+    if (step->inputs[0] != GT_NO_SLOT) {
+        GT_TRY(require_single(frame, state, node, 0, "trip count", err));
         memcpy(&trips, host_pointer(state->slots[step->inputs[0]]), sizeof trips);
+    }
     const uint32_t *captured = step->inputs + node->input_count;
     while (control->iteration < trips && control->condition) {
         gantry_status status = run_iteration(frame, control, state, captured, node, err);

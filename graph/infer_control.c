@@ -36,6 +36,31 @@ static void set_kind(const gt_infer *infer, uint32_t k, gantry_value_kind kind)
         out->kind = kind;
 }
 
+/* One element of that type, as far as it is known by now. */
+static gantry_status require_single(const gt_infer *infer, const gt_value *value, gantry_dtype dtype,
+                                    const char *what)
+{
+    int64_t count = 1, extent;
+    if (value->dtype && value->dtype != dtype)
+        return gt_infer_fail(infer, GANTRY_MODEL_TYPE, "the %s must be %s, '%s' is %s", what,
+                             gantry_dtype_text(dtype), value->name, gantry_dtype_text(value->dtype));
+    for (int32_t axis = 0; axis < value->rank; axis++)
+        if (!gt_is_const(infer, value->dims[axis], &extent) || __builtin_mul_overflow(count, extent, &count))
+            return GANTRY_OK;
+    if (value->rank < 0 || count == 1)
+        return GANTRY_OK;
+    return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "the %s must have exactly one element, '%s' has %lld",
+                         what, value->name, (long long)count);
+}
+
+static gantry_status require_single_input(const gt_infer *infer, uint32_t k, gantry_dtype dtype,
+                                          const char *what)
+{
+    return gt_in_present(infer, k)
+               ? require_single(infer, gt_graph_value(infer->graph, infer->node->inputs[k]), dtype, what)
+               : GANTRY_OK;
+}
+
 /* ---- If */
 
 typedef struct branches {
@@ -107,9 +132,7 @@ gantry_status gt_rule_if(gt_infer *infer)
     if (!yes || !no || yes->outputs.count < outputs || no->outputs.count < outputs)
         return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "two branches with %u outputs each are needed",
                              outputs);
-    if (gt_in_dtype(infer, 0) && gt_in_dtype(infer, 0) != GANTRY_BOOL)
-        return gt_infer_fail(infer, GANTRY_MODEL_TYPE, "the condition must be bool, it is %s",
-                             gantry_dtype_text(gt_in_dtype(infer, 0)));
+    GT_TRY(require_single_input(infer, 0, GANTRY_BOOL, "condition"));
     const gt_expr *condition = gt_in_elements(infer, 0, &count);
     branches b = {.condition = condition && count == 1 ? condition[0] : GT_EXPR_UNKNOWN};
     bool decided = gt_is_const(infer, b.condition, &taken);
@@ -303,6 +326,8 @@ gantry_status gt_rule_loop(gt_infer *infer)
             infer, GANTRY_MODEL_GRAPH,
             "a body with %u inputs and at least %u outputs is needed (round, condition, carried values)",
             count + 2, count + 1);
+    GT_TRY(require_single_input(infer, 0, GANTRY_INT64, "trip count"));
+    GT_TRY(require_single_input(infer, 1, GANTRY_BOOL, "condition"));
     carried *values = gt_arena_array(infer->state->scratch, count + 1, sizeof *values);
     if (!values) {
         infer->state->failed = true;
@@ -314,6 +339,7 @@ gantry_status gt_rule_loop(gt_infer *infer)
     /* The body runs only while the condition holds. */
     set_body_element(infer, body, 1, 1);
     GT_TRY(infer_rounds(infer, body, count, 2, 1, 2, values));
+    GT_TRY(require_single(infer, body_output(body, 0), GANTRY_BOOL, "condition that the body gives"));
     gt_expr bound, rounds = count_rounds(infer, body, &bound);
     for (uint32_t k = 0; k < infer->node->output_count; k++) {
         if (infer->node->outputs[k] == GT_NONE)

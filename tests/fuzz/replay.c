@@ -52,7 +52,9 @@ int main(int argc, char **argv)
 {
     int total = 0;
     for (int k = 1; k < argc; k++) {
-        int count = replay(argv[k]);
+        char *path = realpath(argv[k], NULL); /* a target may change the current folder */
+        int count = path ? replay(path) : -1;
+        free(path);
         if (count <= 0) {
             fprintf(stderr, "%s: no inputs, or they cannot be read\n", argv[k]);
             return 1;
