@@ -140,7 +140,8 @@ typedef struct cpu_build {
     uint32_t post_count; /* only rows that fusion.c knows get any */
     const cpu_post *posts;
     bool b_transposed; /* MatMul, Gemm: inputs[1] is the operand of a 2-D Transpose that the group absorbed */
-    const uint8_t *table; /* of a fused group of bytes: the 256 results; else NULL */
+    const uint8_t *table;         /* of a fused group of bytes: the 256 results; else NULL */
+    const struct cpu_qrows *rows; /* of a fused group of float operators between bytes; else NULL */
     int threads;
     bool exact;
     gantry_error *err;

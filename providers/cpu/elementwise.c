@@ -118,19 +118,29 @@ static const unary_op unary_ops[] = {
     {"Atanh", CPU_UNARY_atanh, {{0}}},
 };
 
-static gantry_status make_unary_plain(cpu_build *build, cpu_kernel *out_kernel)
+static bool find_unary(const gantry_node_view *node, cpu_unary *out_function, float out_p[4])
 {
     for (size_t k = 0; k < sizeof unary_ops / sizeof unary_ops[0]; k++) {
         const unary_op *op = &unary_ops[k];
-        if (strcmp(op->op, build->node->op) != 0)
+        if (strcmp(op->op, node->op) != 0)
             continue;
-        float p[4] = {0};
+        memset(out_p, 0, 4 * sizeof *out_p);
         for (int j = 0; j < 2; j++)
             if (op->attributes[j].name)
-                p[j] = gantry_node_float(build->node, op->attributes[j].name, op->attributes[j].otherwise);
-        return cpu_make_unary(build, op->function, p, out_kernel);
+                out_p[j] = gantry_node_float(node, op->attributes[j].name, op->attributes[j].otherwise);
+        *out_function = op->function;
+        return true;
     }
-    return cpu_unsupported(build, "no unary function for %s", build->node->op);
+    return false;
+}
+
+static gantry_status make_unary_plain(cpu_build *build, cpu_kernel *out_kernel)
+{
+    float p[4];
+    cpu_unary function;
+    if (!find_unary(build->node, &function, p))
+        return cpu_unsupported(build, "no unary function for %s", build->node->op);
+    return cpu_make_unary(build, function, p, out_kernel);
 }
 
 gantry_status cpu_make_unary_op(cpu_build *build, cpu_kernel *out_kernel)
@@ -138,11 +148,26 @@ gantry_status cpu_make_unary_op(cpu_build *build, cpu_kernel *out_kernel)
     return cpu_make_widened(build, make_unary_plain, out_kernel);
 }
 
+static cpu_unary gelu_of(const gantry_node_view *node)
+{
+    const char *approximate = gantry_node_string(node, "approximate", "none");
+    return strcmp(approximate, "tanh") == 0 ? CPU_UNARY_gelu_tanh : CPU_UNARY_gelu;
+}
+
 static gantry_status make_gelu_plain(cpu_build *build, cpu_kernel *out_kernel)
 {
-    const char *approximate = gantry_node_string(build->node, "approximate", "none");
-    return cpu_make_unary(build, strcmp(approximate, "tanh") == 0 ? CPU_UNARY_gelu_tanh : CPU_UNARY_gelu,
-                          NULL, out_kernel);
+    return cpu_make_unary(build, gelu_of(build->node), NULL, out_kernel);
+}
+
+bool cpu_unary_of_node(const gantry_node_view *node, cpu_unary *out_function, float out_p[4])
+{
+    if (node->domain[0] != 0 && strcmp(node->domain, "gantry") != 0)
+        return false;
+    if (strcmp(node->op, "Gelu") != 0)
+        return find_unary(node, out_function, out_p);
+    memset(out_p, 0, 4 * sizeof *out_p);
+    *out_function = gelu_of(node);
+    return true;
 }
 
 gantry_status cpu_make_gelu(cpu_build *build, cpu_kernel *out_kernel)

@@ -7,7 +7,9 @@
  *     Conv, Gemm, MatMul [Relu, Clip]    the row of QLinearConv ..., with activations as a range
  *     Add, Mul                           QLinearAdd, QLinearMul
  *     a chain of elementwise operators   a table of 256 results
- *     Reshape, Transpose, MaxPool ...    that operator, on bytes */
+ *     MaxPool, Concat, Resize ...        that operator, on bytes
+ *     Reshape, Transpose ...             that operator, on bytes; what makes its operand quantizes
+ *     other float operators              a program over rows (fusion_rows.c) */
 #include "fusion_qdq.h"
 #include "fusion.h"
 
@@ -334,12 +336,7 @@ static const struct {
     {"Add", match_binary, true},
     {"Mul", match_binary, true},
     {"MaxPool", match_choice, false},
-    {"Flatten", match_choice, false},
-    {"Reshape", match_choice, false},
     {"Concat", match_choice, false},
-    {"Transpose", match_choice, false},
-    {"Squeeze", match_choice, false},
-    {"Unsqueeze", match_choice, false},
 };
 
 /* Why no group ends in this QuantizeLinear, or NULL. */
@@ -362,6 +359,81 @@ static const char *match_center(const cpu_qdq *q, uint32_t value, const cpu_qpar
         return centers[k].match(q, node, y, m);
     }
     return "the operator before it has no integer kernel";
+}
+
+/* Why the bytes y of a float value are not made by one kernel, or NULL. */
+static const char *match_value(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m)
+{
+    const char *guard = match_center(q, value, y, m);
+    if (!guard)
+        return NULL;
+    *m = (cpu_qdq_match){.row = NULL};
+    return cpu_qdq_rows(q, value, y, m) ? NULL : guard;
+}
+
+/* ---- operators that only move elements: their operand may as well be quantized before ------- */
+
+static bool moves(const gantry_node_view *node)
+{
+    static const char *const names[] = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"};
+    for (size_t k = 0; node && k < sizeof names / sizeof *names; k++)
+        if (is_op(node, names[k]))
+            return node->output_count == 1;
+    return false;
+}
+
+/* Whether a value is those very bytes y, dequantized. */
+static bool is_same_bytes(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qparams *out_x)
+{
+    return cpu_qdq_bytes(q, value, out_x) && out_x->scale_value == y->scale_value &&
+           out_x->zero_value == y->zero_value && cpu_qdq_value(q, out_x->value)->dtype == y->dtype;
+}
+
+/* The operand of a moving operator as bytes: those that were dequantized for it when they are the same
+ * numbers, else what makes the floats shall quantize. */
+static uint32_t bytes_before(cpu_qdq *q, cpu_qdq_match *m, uint32_t value, uint32_t quantize,
+                             const cpu_qparams *y)
+{
+    cpu_qparams x;
+    if (is_same_bytes(q, value, y, &x)) {
+        cpu_qdq_absorb_producer(q, m, value);
+        return x.value;
+    }
+    q->bytes[value] = quantize;
+    return value;
+}
+
+static void take_move(cpu_qdq *q, uint32_t value, uint32_t quantize, const cpu_qparams *y, cpu_qdq_match *m)
+{
+    const gantry_node_view *node = cpu_qdq_producer(q, value);
+    cpu_qdq_operand(q, m, bytes_before(q, m, node->inputs[0], quantize, y));
+    for (uint32_t k = 1; k < node->input_count; k++)
+        cpu_qdq_operand(q, m, node->inputs[k]);
+    cpu_qdq_absorb_producer(q, m, value);
+    m->node = node;
+    m->row = cpu_find_op("", node->op);
+    m->rule = "qdq_pass";
+}
+
+/* Whether the value comes from moving operators behind something that can quantize. */
+static bool match_move(cpu_qdq *q, uint32_t value, uint32_t quantize, const cpu_qparams *y, cpu_qdq_match *m)
+{
+    uint32_t from = value;
+    cpu_qparams x;
+    while (is_private(q, from) && moves(cpu_qdq_producer(q, from))) {
+        const cpu_op_row *row = cpu_find_op("", cpu_qdq_producer(q, from)->op);
+        if (!row || !cpu_row_takes(row, 0, y->dtype) ||
+            cpu_qdq_producer(q, from)->input_count > CPU_QDQ_MAX_INPUTS)
+            return false;
+        from = cpu_qdq_producer(q, from)->inputs[0];
+    }
+    cpu_qdq_match trial = {.row = NULL};
+    if (from == value ||
+        (!is_same_bytes(q, from, y, &x) && (!is_private(q, from) || match_value(q, from, y, &trial) != NULL)))
+        return false;
+    *m = (cpu_qdq_match){.row = NULL};
+    take_move(q, value, quantize, y, m);
+    return true;
 }
 
 /* ---- recording ------------------------------------------------------------------------------- */
@@ -417,6 +489,7 @@ static gantry_status take(cpu_qdq *q, const cpu_qdq_match *m, uint32_t index)
         .post_count = m->post_count,
         .posts = m->post_count ? gt_arena_copy(arena, m->posts, m->post_count * sizeof *m->posts) : NULL,
         .table = m->table,
+        .rows = m->rows,
         .label = label_of(q, m, index)};
     if (!group->inputs || !group->label || (m->post_count && !group->posts))
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
@@ -430,25 +503,60 @@ static gantry_status take(cpu_qdq *q, const cpu_qdq_match *m, uint32_t index)
     return GANTRY_OK;
 }
 
+/* What that QuantizeLinear says about its result. */
+static cpu_qparams result_params(const cpu_qdq *q, uint32_t quantize)
+{
+    const gantry_node_view *node = q->f->program->graph->nodes[quantize];
+    cpu_qparams y = cpu_qdq_params(q, node);
+    y.dtype = cpu_qdq_value(q, node->outputs[0])->dtype;
+    return y;
+}
+
+/* Why no group ends in this QuantizeLinear, or NULL. */
+static const char *match_quantize(cpu_qdq *q, uint32_t index, cpu_qdq_match *m)
+{
+    const gantry_node_view *node = q->f->program->graph->nodes[index];
+    cpu_qparams y = result_params(q, index);
+    if (!is_byte(cpu_qdq_value(q, node->outputs[0])))
+        return "it quantizes to another type than 8 bits";
+    if (!y.scalar)
+        return "its scale is no positive constant scalar";
+    if (cpu_qdq_table(q, index, m))
+        return NULL;
+    *m = (cpu_qdq_match){.row = NULL};
+    if (match_move(q, node->inputs[0], index, &y, m))
+        return NULL;
+    *m = (cpu_qdq_match){.row = NULL};
+    return match_value(q, node->inputs[0], &y, m);
+}
+
+/* The group that makes a value as bytes that a moving operator behind it wants. */
+static const char *match_bytes(cpu_qdq *q, uint32_t value, cpu_qdq_match *m)
+{
+    uint32_t quantize = q->bytes[value];
+    cpu_qparams y = result_params(q, quantize);
+    q->f->program->carried[value] = (uint8_t)y.dtype;
+    if (!moves(cpu_qdq_producer(q, value)))
+        return match_value(q, value, &y, m);
+    take_move(q, value, quantize, &y, m);
+    return NULL;
+}
+
 static gantry_status visit(cpu_qdq *q, uint32_t index)
 {
     const gantry_node_view *node = q->f->program->graph->nodes[index];
+    uint32_t value = node->output_count ? node->outputs[0] : GANTRY_NO_ID;
+    bool carries = value != GANTRY_NO_ID && q->bytes[value] != GANTRY_NO_ID;
     if (!q->wanted[index] && q->absorber[index] != GANTRY_NO_ID)
         return GANTRY_OK;
-    if (is_op(node, "QuantizeLinear") && node->input_count >= 2) {
-        const gantry_value_view *out = cpu_qdq_value(q, node->outputs[0]);
-        cpu_qparams y = cpu_qdq_params(q, node);
-        y.dtype = out->dtype;
+    if (carries || (is_op(node, "QuantizeLinear") && node->input_count >= 2)) {
         cpu_qdq_match m = {.row = NULL};
-        const char *guard = !is_byte(out) ? "it quantizes to another type than 8 bits"
-                            : !y.scalar   ? "its scale is no positive constant scalar"
-                                          : NULL;
-        if (!guard && !cpu_qdq_table(q, index, &m)) {
-            m = (cpu_qdq_match){.row = NULL};
-            guard = match_center(q, node->inputs[0], &y, &m);
-        }
+        const char *guard = carries ? match_bytes(q, value, &m) : match_quantize(q, index, &m);
         if (!guard)
             return take(q, &m, index);
+        if (carries)
+            return gt_fail(q->f->err, GANTRY_INTERNAL, GANTRY_STAGE_COMPILE, node->name,
+                           "%s (node '%s') was to give bytes: %s", node->op, node->name, guard);
         record(q, "qdq", 1, &node->id, guard);
     }
     for (uint32_t k = 0; k < node->input_count; k++)
@@ -502,8 +610,10 @@ static gantry_status fuse(cpu_qdq *q)
     q->absorber = GT_ARENA_ARRAY(arena, uint32_t, graph->node_count);
     q->rule = GT_ARENA_ARRAY(arena, const char *, graph->node_count);
     q->roots = GT_ARENA_ARRAY(arena, cpu_qdq_root, graph->value_count);
-    if (!q->wanted || !q->absorber || !q->rule || !q->roots)
+    q->bytes = GT_ARENA_ARRAY(arena, uint32_t, graph->value_count);
+    if (!q->wanted || !q->absorber || !q->rule || !q->roots || !q->bytes)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+    memset(q->bytes, 0xFF, graph->value_count * sizeof *q->bytes);
     memset(q->absorber, 0xFF, graph->node_count * sizeof *q->absorber);
     for (uint32_t k = 0; k < graph->output_count; k++)
         demand(q, graph->outputs[k]);

@@ -20,7 +20,8 @@ typedef struct cpu_qdq {
     cpu_fuser *f;
     uint8_t *wanted;    /* for each node: something outside of groups, or a group, reads its result */
     uint32_t *absorber; /* for each node: the QuantizeLinear whose group computes it too, or GANTRY_NO_ID */
-    const char **rule;  /* for each QuantizeLinear that ends a group */
+    uint32_t *bytes; /* for each float value: the QuantizeLinear whose bytes it is made as, or GANTRY_NO_ID */
+    const char **rule; /* for each node that ends a group */
 } cpu_qdq;
 
 /* What a QuantizeLinear or DequantizeLinear says. */
@@ -43,6 +44,7 @@ typedef struct cpu_qdq_match {
     cpu_post posts[2];
     uint32_t absorbed[CPU_QDQ_MAX_NODES]; /* indexes of nodes */
     const uint8_t *table;
+    const struct cpu_qrows *rows;
 } cpu_qdq_match;
 
 const gantry_node_view *cpu_qdq_producer(const cpu_qdq *q, uint32_t value);
@@ -63,5 +65,9 @@ gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index);
 
 /* Whether the result of that QuantizeLinear is a function of one byte (fusion_table.c); fills m then. */
 bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m);
+
+/* Whether the bytes y of a float value can be computed by rows from bytes and floats (fusion_rows.c); fills m
+ * then. */
+bool cpu_qdq_rows(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m);
 
 #endif

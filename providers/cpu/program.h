@@ -49,8 +49,9 @@ typedef struct cpu_group {
     const uint32_t *outputs;
     uint32_t post_count;
     const cpu_post *posts;
-    bool b_transposed;    /* inputs[1] stands in front of a Transpose */
-    const uint8_t *table; /* quantized_table.c: the 256 results, else NULL */
+    bool b_transposed;            /* inputs[1] stands in front of a Transpose */
+    const uint8_t *table;         /* quantized_table.c: the 256 results, else NULL */
+    const struct cpu_qrows *rows; /* quantized_rows.c: the chain, else NULL */
     uint32_t node_count;
     const uint32_t *node_ids;
     const char *label; /* "Conv+Relu" */

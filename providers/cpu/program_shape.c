@@ -494,6 +494,7 @@ static gantry_status shape_group(shaper *s, uint32_t index)
                        .posts = group->posts,
                        .b_transposed = group->b_transposed,
                        .table = group->table,
+                       .rows = group->rows,
                        .threads = s->program->threads,
                        .exact = s->program->exact,
                        .err = s->err,

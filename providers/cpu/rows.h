@@ -100,6 +100,8 @@ typedef struct cpu_rows {
     /* out += in * scale */
     void (*add_scaled_f32)(const float *in, float *out, int64_t n, float scale);
     float (*dot_f32)(const float *a, const float *b, int64_t n);
+    /* Gelu within 3e-6, for results that are quantized to bytes. */
+    cpu_unary_fn gelu_coarse;
     /* One scale for all n: rounds in / scale half to even, adds zero, saturates; NaN becomes the lowest
      * value. */
     void (*quantize_u8)(const float *in, uint8_t *out, int64_t n, float scale, int zero);
