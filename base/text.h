@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct gt_text {
     gt_allocator *allocator;
@@ -63,6 +64,37 @@ GANTRY_PRINTF(2, 3) static inline void gt_text_printf(gt_text *text, const char 
     }
     va_end(again);
     va_end(args);
+}
+
+/* Errors are shown behind a word or two ("gantry: "), on terminals of 100 columns. */
+#define GT_ERROR_COLUMNS 90
+
+/* Appends lines of at most `columns`, broken at spaces; what is broken goes on four columns further right
+ * than its line began. A word longer than a line stays whole. */
+static inline void gt_text_wrap(gt_text *text, const char *from, size_t columns)
+{
+    while (*from) {
+        size_t length = strcspn(from, "\n"), indent = strspn(from, " "), margin = 0;
+        while (length + margin > columns) {
+            size_t first = strspn(from, " "), cut = columns - margin;
+            while (cut > first && from[cut] != ' ')
+                cut--;
+            if (cut <= first)
+                cut = first + strcspn(from + first, " \n");
+            if (cut >= length)
+                break;
+            gt_text_append(text, from, cut);
+            cut += strspn(from + cut, " ");
+            from += cut;
+            length -= cut;
+            margin = indent + 4;
+            gt_text_printf(text, "\n%*s", (int)margin, "");
+        }
+        gt_text_append(text, from, length);
+        from += length;
+        if (*from == '\n')
+            gt_text_append(text, from++, 1);
+    }
 }
 
 #endif

@@ -146,26 +146,6 @@ static gantry_status check_tensor(const gantry_tensor *tensor, const char *call,
     return GANTRY_OK;
 }
 
-static gantry_status shape_error(const gantry_run *run, uint32_t index, const gantry_tensor *tensor,
-                                 gantry_error *err)
-{
-    gt_text text;
-    gt_text_init(&text, run->session->allocator);
-    gt_value_print(gt_session_graph(run->session), gt_session_graph(run->session)->inputs.data[index], &text);
-    gt_text_printf(&text, "; the tensor given is %s", gantry_dtype_text(tensor->dtype));
-    /* A rank above the limit is more likely wrong than the dims are that many. */
-    if (tensor->rank > GANTRY_MAX_RANK)
-        gt_text_printf(&text, " of rank %u; the limit is %u", tensor->rank, GANTRY_MAX_RANK);
-    for (uint32_t d = 0; d < tensor->rank && tensor->rank <= GANTRY_MAX_RANK; d++)
-        gt_text_printf(&text, d ? ",%lld" : "[%lld", (long long)tensor->dims[d]);
-    if (tensor->rank <= GANTRY_MAX_RANK)
-        gt_text_printf(&text, tensor->rank ? "]" : "[]");
-    gt_fail(err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL, "input %s",
-            text.data ? text.data : "does not fit");
-    gt_text_free(&text);
-    return GANTRY_INPUT_SHAPE;
-}
-
 /* What the file declares for an input: a symbolic extent takes anything, a static one only itself. */
 static bool fits_declaration(const gantry_run *run, const gt_value *value, const gantry_tensor *tensor)
 {
@@ -201,11 +181,11 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
     GT_TRY(check_tensor(tensor, "gantry_run_bind_input", value->name,
                         run->session->domains[run->session->input_domains[index]].name, true, err));
     if (!fits_declaration(run, value, tensor))
-        return shape_error(run, index, tensor, err);
+        return gt_run_explain_input(run, index, tensor, err);
     uint64_t count = 1;
     for (uint32_t d = 0; d < tensor->rank; d++)
         if (__builtin_mul_overflow(count, (uint64_t)tensor->dims[d], &count))
-            return shape_error(run, index, tensor, err);
+            return gt_run_explain_input(run, index, tensor, err);
     size_t needed = gantry_dtype_bytes(tensor->dtype, count);
     if (tensor->size_bytes < needed || (needed && !tensor->buffer.handle))
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
@@ -366,12 +346,7 @@ static gantry_status check_names(gantry_run *run, gantry_error *err)
                 strcmp(exprs->symbols.data[a->symbol].name, exprs->symbols.data[b->symbol].name) != 0 ||
                 run->env.values[a->symbol].i == run->env.values[b->symbol].i)
                 continue;
-            return gt_fail(
-                err, GANTRY_INPUT_SHAPE, GANTRY_STAGE_RUN, NULL,
-                "the dim %s is %lld in input %s[%u] and %lld in input %s[%u]; the option strict refuses that",
-                exprs->symbols.data[a->symbol].name, (long long)run->env.values[b->symbol].i,
-                input_value(run, b->input)->name, b->axis, (long long)run->env.values[a->symbol].i,
-                input_value(run, a->input)->name, a->axis);
+            return gt_run_explain_names(run, b, a, err);
         }
     return GANTRY_OK;
 }

@@ -70,6 +70,13 @@ gantry_status gt_run_read_symbols(gantry_run *run, gantry_error *err);
 /* GANTRY_OK, or why the run has to stop. */
 gantry_status gt_run_check_stop(gantry_run *run, gantry_error *err);
 
+/* run_error.c: an input tensor that is not what the model declares, and two inputs that give one name two
+ * extents. */
+gantry_status gt_run_explain_input(const gantry_run *run, uint32_t index, const gantry_tensor *tensor,
+                                   gantry_error *err);
+gantry_status gt_run_explain_names(const gantry_run *run, const gt_run_symbol *a, const gt_run_symbol *b,
+                                   gantry_error *err);
+
 /* One execution at a time: claim, execute, and the claim is given back. gt_run_execute_claimed gives it back
  * itself. */
 gantry_status gt_run_claim(gantry_run *run, gantry_error *err);

@@ -5,7 +5,8 @@
 gantry_status gt_infer_axis(const gt_infer *infer, int64_t axis, int32_t rank, int32_t *out_axis)
 {
     if (axis < -rank || axis >= rank)
-        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "axis %lld is not among the %d axes; -%d to %d are",
+        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
+                             "axis %lld does not exist: there are %d, so that -%d to %d are allowed",
                              (long long)axis, rank, rank, rank - 1);
     *out_axis = (int32_t)(axis < 0 ? axis + rank : axis);
     return GANTRY_OK;

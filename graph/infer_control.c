@@ -66,6 +66,7 @@ static gantry_status require_single_input(const gt_infer *infer, uint32_t k, gan
 typedef struct branches {
     gt_expr condition; /* GT_EXPR_UNKNOWN: only running tells */
     const gt_value *yes, *no;
+    const gt_graph *yes_graph, *no_graph;
 } branches;
 
 static gt_expr join_extents(gt_infer *infer, const branches *b, uint32_t k, uint32_t axis, gt_expr yes,
@@ -94,13 +95,28 @@ static void join_elements(gt_infer *infer, const branches *b, uint32_t k)
     gt_out_elements(infer, k, joined, count);
 }
 
+/* Who makes a value of a branch, for errors. */
+static const char *maker(const gt_graph *body, const gt_value *value)
+{
+    const gt_node *node = gt_graph_node(body, value->producer);
+    return node ? node->name : "what is given to it";
+}
+
+static gantry_status types_differ(const gt_infer *infer, const branches *b, uint32_t k)
+{
+    return gt_infer_fail(
+        infer, GANTRY_MODEL_TYPE,
+        "output %u is %s in then_branch ('%s', from '%s') and %s in else_branch ('%s', from '%s'); both "
+        "must have one type" GT_HINT "insert a Cast into one of the branches",
+        k, gantry_dtype_text(b->yes->dtype), b->yes->name, maker(b->yes_graph, b->yes),
+        gantry_dtype_text(b->no->dtype), b->no->name, maker(b->no_graph, b->no));
+}
+
 static gantry_status join_output(gt_infer *infer, const branches *b, uint32_t k)
 {
     gt_shape yes = shape_of(b->yes), no = shape_of(b->no);
     if (b->yes->dtype && b->no->dtype && b->yes->dtype != b->no->dtype)
-        return gt_infer_fail(
-            infer, GANTRY_MODEL_TYPE, "output %u is %s in one branch ('%s') and %s in the other ('%s')", k,
-            gantry_dtype_text(b->yes->dtype), b->yes->name, gantry_dtype_text(b->no->dtype), b->no->name);
+        return types_differ(infer, b, k);
     if (yes.rank != no.rank)
         yes.rank = -1;
     for (int32_t axis = 0; axis < yes.rank; axis++)
@@ -136,11 +152,13 @@ gantry_status gt_rule_if(gt_infer *infer)
     const gt_expr *condition = gt_in_elements(infer, 0, &count);
     branches b = {.condition = condition && count == 1 ? condition[0] : GT_EXPR_UNKNOWN};
     bool decided = gt_is_const(infer, b.condition, &taken);
+    b.yes_graph = decided && !taken ? no : yes;
+    b.no_graph = decided && taken ? yes : no;
     GT_TRY(infer_branch(infer, yes, !decided || taken));
     GT_TRY(infer_branch(infer, no, !decided || !taken));
     for (uint32_t k = 0; k < outputs; k++) {
-        b.yes = body_output(decided && !taken ? no : yes, k);
-        b.no = body_output(decided && taken ? yes : no, k);
+        b.yes = body_output(b.yes_graph, k);
+        b.no = body_output(b.no_graph, k);
         GT_TRY(join_output(infer, &b, k));
     }
     return GANTRY_OK;

@@ -38,6 +38,26 @@ static void gather_elements(gt_infer *infer, int32_t axis)
         gt_out_elements(infer, 0, result, picked);
 }
 
+/* Constant indices that are out of range. In a body that may be right: it may never be entered. */
+static gantry_status check_range(gt_infer *infer, int32_t axis)
+{
+    uint32_t count;
+    int64_t extent, at;
+    if (infer->graph->parent || !gt_in_has_elements(infer, 1) ||
+        !gt_is_const(infer, gt_in_dim(infer, 0, axis), &extent))
+        return GANTRY_OK;
+    const gt_expr *indices = gt_in_elements(infer, 1, &count);
+    for (uint32_t k = 0; indices && k < count; k++)
+        if (gt_is_const(infer, indices[k], &at) && (at < -extent || at >= extent))
+            return gt_infer_fail(
+                infer, GANTRY_MODEL_SHAPE,
+                "index %lld (element %u of '%s') is out of range: axis %d of '%s' has %lld, so that "
+                "%lld to %lld are allowed",
+                (long long)at, k, gt_in_value(infer, 1)->name, axis, gt_in_value(infer, 0)->name,
+                (long long)extent, (long long)-extent, (long long)extent - 1);
+    return GANTRY_OK;
+}
+
 gantry_status gt_rule_gather(gt_infer *infer)
 {
     gt_shape data = gt_in_shape(infer, 0), indices = gt_in_shape(infer, 1), out = {.rank = 0};
@@ -48,6 +68,7 @@ gantry_status gt_rule_gather(gt_infer *infer)
         return GANTRY_OK;
     }
     GT_TRY(gt_infer_axis(infer, gt_attr_int(infer, "axis", 0), data.rank, &axis));
+    GT_TRY(check_range(infer, axis));
     if (data.rank - 1 + indices.rank > GANTRY_MAX_RANK)
         return gt_infer_fail(infer, GANTRY_UNSUPPORTED, "the result has %d axes; at most %d are supported",
                              data.rank - 1 + indices.rank, GANTRY_MAX_RANK);

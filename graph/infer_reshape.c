@@ -76,9 +76,12 @@ static gantry_status fill_target(gt_infer *infer, const target *t, gt_shape *out
     gt_expr rest = hole ? gt_make(infer, GT_EXPR_FLOORDIV, size, product) : zero;
     bool constant = gt_is_const(infer, size, &have) && gt_is_const(infer, product, &want);
     if (constant && ((hole && (want == 0 || have % want)) || (!hole && want != have)))
-        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
-                             "%lld elements do not fit into a shape of %lld elements%s", (long long)have,
-                             (long long)want, hole ? " and one inferred axis" : "");
+        return gt_infer_fail(
+            infer, GANTRY_MODEL_SHAPE,
+            hole ? "%lld elements do not fit into the shape asked for: its axis of -1 would need a "
+                   "multiple of %lld"
+                 : "%lld elements do not fit into the shape asked for, which has %lld",
+            (long long)have, (long long)want);
     gt_expr filled = hole ? gt_mul(infer, rest, product) : product;
     if (!constant && size != GT_EXPR_UNKNOWN && filled != size)
         gt_infer_check(infer, gt_make(infer, GT_EXPR_SAME, size, filled), 0, 0, 1, 0);

@@ -85,7 +85,9 @@ gt_expr gt_out_data_dim(gt_infer *infer, uint32_t k, uint32_t axis, gt_expr boun
 
 /* ---- errors and checks */
 
-/* Fails with "node 'n' (Op): ..." and a line for each input: name, shape, where it comes from. */
+/* Fails with "node 'n' (Op): ..." and a line for each input: name, shape, where it comes from. What follows
+ * GT_HINT in the message comes last. */
+#define GT_HINT "\n  hint: "
 #define gt_infer_fail(infer, code, ...) (gt_infer_fail_fill((infer), (code), __VA_ARGS__), gt_failed(code))
 void gt_infer_fail_fill(const gt_infer *infer, gantry_status code, const char *format, ...)
     GANTRY_PRINTF(3, 4);

@@ -119,6 +119,22 @@ static gantry_status check_rank(const gt_infer *infer, uint32_t x)
 
 /* ---- convolutions */
 
+/* What would give the convolution the channels it needs; "" when nothing simple would. */
+static void hint_channels(const gt_infer *infer, uint32_t x, uint32_t weights, int64_t have, int64_t each,
+                          char *out, size_t room)
+{
+    int32_t rank = gt_in_rank(infer, x);
+    int64_t last, filters;
+    int64_t group = each > 0 && have % each == 0 ? have / each : 0;
+    out[0] = 0;
+    if (gt_is_const(infer, gt_in_dim(infer, x, -1), &last) && last == each && rank > 3)
+        snprintf(out, room,
+                 GT_HINT "'%.80s' seems to have its channels last; they come second (Transpose, perm=%s)",
+                 gt_in_value(infer, x)->name, rank == 4 ? "0,3,1,2" : "0,4,1,2,3");
+    else if (group && gt_is_const(infer, gt_in_dim(infer, weights, 0), &filters) && filters % group == 0)
+        snprintf(out, room, GT_HINT "it would fit with group=%lld", (long long)group);
+}
+
 static gantry_status check_channels(gt_infer *infer, uint32_t x, uint32_t weights, int64_t group)
 {
     gt_expr channels = gt_in_dim(infer, x, 1), each = gt_in_dim(infer, weights, 1);
@@ -126,12 +142,16 @@ static gantry_status check_channels(gt_infer *infer, uint32_t x, uint32_t weight
     int64_t have, want, filters;
     if (group < 1)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "attribute 'group' is %lld", (long long)group);
-    if (gt_is_const(infer, channels, &have) && gt_is_const(infer, needed, &want) && have != want)
+    if (gt_is_const(infer, channels, &have) && gt_is_const(infer, needed, &want) && have != want) {
+        char hint[200];
+        hint_channels(infer, x, weights, have, want / group, hint, sizeof hint);
         return gt_infer_fail(
             infer, GANTRY_MODEL_SHAPE,
-            "'%s' has %lld channels, but the weights take %lld (%lld for each of %lld groups)",
+            "'%s' has %lld channels (axis 1), but the weights take %lld (their axis 1, %lld, times "
+            "group=%lld)%s",
             gt_in_value(infer, x)->name, (long long)have, (long long)want, (long long)(want / group),
-            (long long)group);
+            (long long)group, hint);
+    }
     if (gt_is_const(infer, gt_in_dim(infer, weights, 0), &filters) && filters % group)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "%lld output channels can't be shared by %lld groups",
                              (long long)filters, (long long)group);
@@ -151,8 +171,9 @@ static gantry_status convolve(gt_infer *infer, uint32_t x, uint32_t weights, gan
         return GANTRY_OK;
     }
     if (gt_in_rank(infer, weights) != shape.rank)
-        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "the input has %d axes, the weights have %d",
-                             shape.rank, gt_in_rank(infer, weights));
+        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
+                             "'%s' has %d axes, but the weights have %d; they need as many",
+                             gt_in_value(infer, x)->name, shape.rank, gt_in_rank(infer, weights));
     GT_TRY(check_channels(infer, x, weights, gt_attr_int(infer, "group", 1)));
     GT_TRY(read_window(infer, (uint32_t)shape.rank - 2, weights, &w));
     GT_TRY(slide(infer, &w, &shape));

@@ -1,6 +1,7 @@
-/* Promotion: nodes of float16 or bfloat16 that no provider computes in their own type run in float32. Values
- * between two of them stay float32, so there is one Cast for each value that enters or leaves a group,
- * however long its chains are; constants are widened when they are mapped, never in a run.
+/* Promotion: nodes of float16 or bfloat16 that no provider computes in their own type run in float32, and so
+ * do their neighbours on the host. Values between two of them stay float32, so there is one Cast for each
+ * value that enters or leaves a group, however long its chains are; constants are widened when they are
+ * mapped, never in a run.
  *
  *     x -> [Gemm -> Relu -> Mul] -> y      x -> Cast -> [Gemm -> Relu -> Mul] -> Cast -> y
  *     float16 throughout                        float32 in the brackets
@@ -60,16 +61,17 @@ static uint32_t refused_for_type(const gt_unit *unit, uint32_t provider_count)
 static bool can_promote(const gt_graph *graph, const gt_unit *unit)
 {
     const gt_node *node = graph->nodes.data[unit->nodes[0]];
-    return unit->provider == GT_NONE && unit->node_count == 1 && !node->body_count && !node->composite &&
+    return unit->node_count == 1 && !node->body_count && !node->composite &&
            strcmp(node->op_type, "Cast") != 0 && narrow_input(graph, node) != NULL;
 }
 
-static void choose_nodes(promotion *p, const gt_placement *placement, const gt_place_provider *providers,
-                         uint32_t provider_count)
+static void choose_refused(promotion *p, const gt_placement *placement, const gt_place_provider *providers,
+                           uint32_t provider_count)
 {
     for (uint32_t k = 0; k < placement->unit_count; k++) {
         const gt_unit *unit = &placement->units[k];
-        uint32_t provider = can_promote(p->graph, unit) ? refused_for_type(unit, provider_count) : GT_NONE;
+        bool nobody = unit->provider == GT_NONE && can_promote(p->graph, unit);
+        uint32_t provider = nobody ? refused_for_type(unit, provider_count) : GT_NONE;
         if (provider == GT_NONE)
             continue;
         const gt_node *node = p->graph->nodes.data[unit->nodes[0]];
@@ -79,6 +81,20 @@ static void choose_nodes(promotion *p, const gt_placement *placement, const gt_p
             p->dtype = narrow_input(p->graph, node)->dtype;
             p->refused_by = providers[provider].name;
         }
+    }
+}
+
+/* Their neighbours on the host: it converts what it computes in these types anyway, and between two promoted
+ * nodes there is no Cast. */
+static void choose_neighbours(promotion *p, const gt_placement *placement, const gt_place_provider *providers)
+{
+    for (uint32_t k = 0; k < placement->unit_count; k++) {
+        const gt_unit *unit = &placement->units[k];
+        bool on_host = unit->provider != GT_NONE && providers[unit->provider].domain == 0;
+        if (!on_host || !can_promote(p->graph, unit))
+            continue;
+        p->chosen[unit->nodes[0]] = 1;
+        p->promoted_count++;
     }
 }
 
@@ -197,18 +213,18 @@ static gantry_status note(const promotion *p, gantry_error *err)
     gt_text names;
     gt_text_init(&names, model->allocator);
     name_nodes(p, &names);
-    gantry_status status =
-        names.failed ? gt_graph_no_memory(err)
-                     : gt_model_note(model, "promoted", p->first, err,
-                                     "%u node%s of %s (%s) run%s in float32, because %s does not compute in "
-                                     "%s: %u casts at the edges; %llu bytes "
-                                     "of constants are widened when the session is created. Values between "
-                                     "these nodes are not rounded to %s: "
-                                     "what would overflow there does not overflow here. rewrites.promote=off "
-                                     "refuses the model instead",
-                                     p->promoted_count, p->promoted_count == 1 ? "" : "s", type, names.data,
-                                     p->promoted_count == 1 ? "s" : "", p->refused_by, type, p->cast_count,
-                                     (unsigned long long)p->constant_bytes, type);
+    gantry_status status = gt_graph_no_memory(err);
+    if (!names.failed)
+        status = gt_model_note(model, "promoted", p->first, err,
+                               "%u nodes of %s (%s) run in float32, because %s does not compute all of them "
+                               "in %s: %u casts at the "
+                               "edges; %llu bytes of constants are widened when the session is created. "
+                               "Values between these nodes are "
+                               "not rounded to %s: what would overflow there does not overflow here. "
+                               "rewrites.promote=off refuses the "
+                               "model instead",
+                               p->promoted_count, type, names.data, p->refused_by, type, p->cast_count,
+                               (unsigned long long)p->constant_bytes, type);
     gt_text_free(&names);
     return status;
 }
@@ -236,8 +252,10 @@ gantry_status gt_promote(gt_graph *graph, const gt_placement *placement, const g
     gantry_status status = p.chosen && p.wide ? GANTRY_OK : gt_graph_no_memory(err);
     if (status == GANTRY_OK) {
         memset(p.wide, 0xff, p.value_count * sizeof *p.wide);
-        choose_nodes(&p, placement, providers, provider_count);
+        choose_refused(&p, placement, providers, provider_count);
         *out_changed = p.promoted_count > 0;
+        if (*out_changed)
+            choose_neighbours(&p, placement, providers);
     }
     if (*out_changed)
         status = promote(&p, err);

@@ -178,8 +178,9 @@ static gantry_status run_failed(const cpu_context *context, const cpu_step *step
         snprintf(why, sizeof why,
                  ": an input holds a value the operator does not take (an index out of range)");
     return gt_fail(err, status, GANTRY_STAGE_RUN, group ? group->node->name : NULL,
-                   "%s (node '%s', kernel %s) failed in a run%s", group ? group->label : "layout conversion",
-                   group ? group->node->name : "-", step->kernel.name, why);
+                   "node '%s' (%s) failed in a run%s\n  kernel %s of provider cpu",
+                   group ? group->node->name : "-", group ? group->label : "layout conversion", why,
+                   step->kernel.name);
 }
 
 static gantry_status run_steps(cpu_context *context, const gantry_run_args *args, gantry_error *err)
