@@ -260,7 +260,7 @@ def main():
         unsupported = [p for p in problems if p.startswith("unsupported: ")]
         passed, failed, skipped = passed + (not problems), failed + (len(problems) > len(unsupported)), skipped + bool(unsupported)
         for p in problems[:4]:
-            print("%s: %s" % (name, p))
+            print("%s: %s" % (name, p), flush=True)
     if not passed + failed + skipped:
         print("skipped: no corpus")
         skipped = 1
