@@ -2,6 +2,7 @@
 #   make demo       build, and read a picture of a line of text with a trained model
 #   make test       build, then every test and the corpus of $GANTRY_CORPUS (default ../shared) if it is there
 #   make test-long  and the big models
+#   make bench      every model beside ONNX Runtime and OpenVINO (bench/run.sh), tables and a picture into docs/benchmarks
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -1,18 +1,32 @@
 #!/usr/bin/env python3
 """Tables for docs/benchmarks from what the corpus's peers.py measured.
 
-    bench/table.py RESULT.json [RESULT.json ...] > docs/benchmarks/NAME.md
+    bench/table.py [--plot FILE.svg] RESULT.json [RESULT.json ...] > docs/benchmarks/NAME.md
 
-Each RESULT.json is one call of peers.py with --json (one thread count). Ratios are of medians in one interleaved run on one machine;
-"spread" is p90 over p10, the lowest and highest of all rounds. Memory is the peak of the whole process (the peers' hold Python and numpy).
+Each RESULT.json is one call of peers.py with --json (one thread count).
 """
-import json
-import math
+import argparse
+import importlib.metadata
+import os
 import platform
+import subprocess
 import sys
 
-PEERS = ("ort", "ov")
-TINY = ("tiny_add", "tiny_mlp", "ctrl_loop")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from results import KINDS, PEERS, PEER_NAMES, better, geometric_mean, kind_of, load, ratio, round_ratios, usable  # noqa: E402
+
+HEAD = """# Gantry beside ONNX Runtime and OpenVINO
+
+Made by `make bench` (bench/run.sh). %s
+
+- Every figure is the median of %d rounds of %g s. Each round of each engine is a process of its own; engines take turns on one model.
+- *spread*: the highest p90 over the lowest p10 of all rounds. Where it is far above 1 the machine did something else as well.
+- *to the better*: Gantry's time over that of the faster peer, and in brackets the lowest and highest round-by-round ratio to it.
+- *create + first*: creating the session and its first run. *peak*: the largest resident size of the whole process as the kernel counts it
+  (ru_maxrss), read from outside for all three; about 50 MB of a peer's are Python and numpy.
+- *difference*: the largest of any output from the reference (ONNX Runtime without optimisations), over the largest reference value.
+- float32 models are computed in float32 by all (OpenVINO with that precision hint). Ratios below 1 are in Gantry's favour.
+"""
 
 
 def cpu_name():
@@ -20,60 +34,103 @@ def cpu_name():
         return next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), platform.machine())
 
 
-def usable(row):
-    return row and "error" not in row
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "?"
 
 
-def better(per, key):
-    values = [per[p][key] for p in PEERS if usable(per.get(p))]
-    return min(values) if values else None
+def commit():
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "?"
 
 
-def total_first(row):
+def machine(results):
+    loads = sorted(r["load1"] for data in results for r in data["raw"] if "load1" in r) or [0]
+    cpus = len(os.sched_getaffinity(0))
+    busy = " **It was busy with other work: read ratios, not times.**" if loads[len(loads) // 2] > cpus + 1 else ""
+    return ("Machine: %s, %d CPUs; load average %.1f to %.1f while it measured.%s Gantry at %s, onnxruntime %s, openvino %s."
+            % (cpu_name(), cpus, loads[0], loads[-1], busy, commit(), version("onnxruntime"), version("openvino")))
+
+
+def text(value, form="%.2f"):
+    return "-" if value is None else form % value
+
+
+def time_cell(row):
+    return "%.3g (%.2f)" % (row["median_ms"], row["p90_ms"] / row["p10_ms"]) if usable(row) else "-"
+
+
+def slashes(rows, value):
+    return " / ".join("%.0f" % value(r) if usable(r) else "-" for r in rows)
+
+
+def first_ms(row):
     return row["create_ms"] + row["first_ms"]
 
 
-def ratio_text(a, b):
-    return "-" if not b else "%.2f" % (a / b)
+def better_cell(data, model, per):
+    best = better(per)
+    if not best:
+        return "-"
+    peer = next(p for p in PEERS if usable(per.get(p)) and per[p]["median_ms"] == best)
+    rounds = round_ratios(data, model, peer)
+    return "%.2f (%.2f-%.2f)" % (per["gantry"]["median_ms"] / best, rounds[0], rounds[-1])
 
 
-def mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+def model_row(data, model, per):
+    rows = [per.get(e) for e in ("gantry",) + PEERS]
+    if not usable(rows[0]):
+        return "| %s | failed: %s | %s | %s | | | | | | |" % (model, (rows[0] or {}).get("error", "not run").replace("|", "/")[:80],
+                                                           time_cell(rows[1]), time_cell(rows[2]))
+    ort = rows[1] if usable(rows[1]) else None
+    return "| %s |" % " | ".join(
+        [model] + [time_cell(r) for r in rows] +
+        [better_cell(data, model, per), slashes(rows, first_ms), text(ratio(first_ms(rows[0]), ort and first_ms(ort))),
+         slashes(rows, lambda r: r["maxrss_mb"]), text(ratio(rows[0]["maxrss_mb"], ort and ort["maxrss_mb"])),
+         text(rows[0].get("rel_diff"), "%.1g") if "rel_diff" in rows[0] else rows[0].get("note", "-")])
 
 
-def print_table(data):
-    print("\n## %d thread%s, rounds of %g s\n" % (data["threads"], "s" * (data["threads"] != 1), data["seconds"]))
-    print("| model | Gantry ms (spread) | ONNX Runtime ms (spread) | OpenVINO f32 ms (spread) | to the better | create + first ms: Gantry / ORT / OV | to ORT "
-          "| peak MB: Gantry / ORT / OV | to ORT |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    speed, first, memory = [], [], []
-    for model, per in data["merged"].items():
-        g, ort, ov = per.get("gantry"), per.get("ort"), per.get("ov")
-        if not usable(g):
-            print("| %s | failed | | | | | | | |" % model)
-            continue
-        cell = lambda r: "%.3g (%.2f)" % (r["median_ms"], r["p90_ms"] / r["p10_ms"]) if usable(r) else "-"
-        firsts = [total_first(r) if usable(r) else None for r in (g, ort, ov)]
-        peaks = [r["maxrss_mb"] if usable(r) else None for r in (g, ort, ov)]
-        best = better(per, "median_ms")
-        if model not in TINY:
-            speed += [g["median_ms"] / best] if best else []
-            first += [firsts[0] / firsts[1]] if firsts[1] else []
-            memory += [peaks[0] / peaks[1]] if peaks[1] else []
-        show = lambda values: " / ".join("-" if v is None else "%.0f" % v for v in values)
-        print("| %s | %s | %s | %s | %s | %s | %s | %s | %s |" % (model, cell(g), cell(ort), cell(ov), ratio_text(g["median_ms"], best), show(firsts),
-                                                               ratio_text(firsts[0], firsts[1]), show(peaks), ratio_text(peaks[0], peaks[1])))
-    print("\nGeometric means without %s: time to the better peer %.2f, create + first to ONNX Runtime %.2f, peak memory to ONNX Runtime %.2f."
-          % (", ".join(TINY), mean(speed), mean(first), mean(memory)))
+def means(models):
+    """(time to the better, to each peer, create + first to ONNX Runtime, peak to ONNX Runtime) over models that have both."""
+    good = [per for per in models.values() if usable(per.get("gantry"))]
+    pairs = {p: [(per["gantry"], per[p]) for per in good if usable(per.get(p))] for p in PEERS}
+    speed = [ratio(per["gantry"]["median_ms"], better(per)) for per in good]
+    return (geometric_mean(speed), [geometric_mean([g["median_ms"] / r["median_ms"] for g, r in pairs[p]]) for p in PEERS],
+            geometric_mean([first_ms(g) / first_ms(r) for g, r in pairs["ort"]]),
+            geometric_mean([g["maxrss_mb"] / r["maxrss_mb"] for g, r in pairs["ort"]]))
+
+
+def print_kind(data, heading, over, models):
+    print("\n### %s, %d thread%s\n" % (heading, data["threads"], "s" * (data["threads"] != 1)))
+    print("| model | Gantry ms (spread) | ONNX Runtime ms (spread) | OpenVINO ms (spread) | to the better | create + first ms: Gantry / ORT / OV "
+          "| to ORT | peak MB: Gantry / ORT / OV | to ORT | difference |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for model, per in models.items():
+        print(model_row(data, model, per))
+    if over:
+        best, each, first, peak = means(models)
+        print("\nGeometric means over %s: time to the better peer **%s** (to %s), create + first to ONNX Runtime %s, peak memory to ONNX "
+              "Runtime %s." % (over, text(best), ", ".join("%s %s" % (PEER_NAMES[p], text(v)) for p, v in zip(PEERS, each)), text(first),
+                               text(peak)))
 
 
 def main():
-    print("# Gantry beside ONNX Runtime and OpenVINO\n")
-    print("Made by bench/table.py from bench/run.sh. Machine: %s, shared with other work; processes of the three engines take turns, each starts afresh. "
-          "All compute in float32 (OpenVINO with that hint). Ratios below 1 are in Gantry's favour; they hold for this machine and run." % cpu_name())
-    for path in sys.argv[1:]:
-        with open(path) as f:
-            print_table(json.load(f))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plot")
+    parser.add_argument("results", nargs="+")
+    args = parser.parse_args()
+    results = [load(path) for path in args.results]
+    rounds = 1 + max(r["round"] for data in results for r in data["raw"])
+    print(HEAD % (machine(results), rounds, results[0]["seconds"]), end="")
+    if args.plot:
+        print("\n![Time of a run over that of each peer, by model](%s)" % args.plot)
+    for key, heading, over in KINDS:
+        for data in results:
+            models = {m: per for m, per in data["merged"].items() if kind_of(m) == key}
+            if models:
+                print_kind(data, heading, over, models)
 
 
 if __name__ == "__main__":

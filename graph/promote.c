@@ -213,8 +213,8 @@ static gantry_status note(const promotion *p, gantry_error *err)
     gt_text names;
     gt_text_init(&names, model->allocator);
     name_nodes(p, &names);
-    gantry_status status = gt_graph_no_memory(err);
-    if (!names.failed)
+    gantry_status status = names.failed ? gt_graph_no_memory(err) : GANTRY_OK;
+    if (status == GANTRY_OK)
         status = gt_model_note(model, "promoted", p->first, err,
                                "%u nodes of %s (%s) run in float32, because %s does not compute all of them "
                                "in %s: %u casts at the "

@@ -599,9 +599,8 @@ Test(infer, an_extent_that_is_none_is_explained)
     infer();
     check_extent_error(y, "r[0]", -1, true,
                        (const char *const[]){"Tile", "extent -3", "repeats = [-1]", "float32 [3]", NULL});
-    check_extent_error(
-        y, "r[0]", INT64_MAX / 2, false,
-        (const char *const[]){"Tile", "overflows", "repeats = [4611686018427387903]", NULL});
+    check_extent_error(y, "r[0]", INT64_MAX / 2, false,
+                       (const char *const[]){"Tile", "overflows", "repeats = [4611686018427387903]", NULL});
 }
 
 /* ---- sizes that depend on data */
