@@ -10,24 +10,39 @@
 #include <math.h>
 #include <omp.h>
 
+#define MAX_POINTS 36
+
+typedef struct winograd {
+    int tile; /* outputs of a tile's side: 2 or 4 */
+    int64_t batch, in_channels, out_channels;
+    int64_t in[2], out[2], pad[2];
+    int64_t tile_rows, tile_columns; /* of one image */
+    int64_t in_vectors, out_vectors; /* blocks of channels */
+    int64_t panel_count;             /* groups of output blocks that are multiplied together */
+    int64_t block_tiles, blocks;     /* tiles that are transformed together */
+    int64_t panel_groups;            /* shares of the panels that threads take */
+    const float *weights;            /* panels [P][C][vectors of the panel], blocks of channels */
+    cpu_conv_finish finish;
+} winograd;
+
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-static int points_of(const cpu_winograd *w)
+static int points_of(const winograd *w)
 {
     return (w->tile + 2) * (w->tile + 2);
 }
 
-static int64_t panel_first(const cpu_winograd *w, int64_t panel)
+static int64_t panel_first(const winograd *w, int64_t panel)
 {
     return panel * w->out_vectors / w->panel_count;
 }
 
-static int panel_size(const cpu_winograd *w, int64_t panel)
+static int panel_size(const winograd *w, int64_t panel)
 {
     return (int)(panel_first(w, panel + 1) - panel_first(w, panel));
 }
 
-static int64_t tile_count(const cpu_winograd *w)
+static int64_t tile_count(const winograd *w)
 {
     return w->batch * w->tile_rows * w->tile_columns;
 }
@@ -43,7 +58,7 @@ typedef struct cuts {
     int64_t v_block, v_point, m_point, thread_floats;
 } cuts;
 
-static cuts cuts_of(const cpu_winograd *w, int width)
+static cuts cuts_of(const winograd *w, int width)
 {
     int64_t widest = (w->out_vectors + w->panel_count - 1) / w->panel_count;
     cuts c = {.v_block = w->block_tiles * width};
@@ -56,8 +71,8 @@ static cuts cuts_of(const cpu_winograd *w, int width)
 /* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct winograd_state {
-    cpu_winograd w;
-    const cpu_winograd_table *table;
+    winograd w;
+    const cpu_conv_loops *table;
     cuts cuts;
 } winograd_state;
 
@@ -70,13 +85,13 @@ typedef struct tile_place {
     int64_t image, row, column; /* of the tile's first result */
 } tile_place;
 
-static tile_place place_of(const cpu_winograd *w, int64_t tile)
+static tile_place place_of(const winograd *w, int64_t tile)
 {
     return (tile_place){tile / w->tile_columns / w->tile_rows,
                         tile / w->tile_columns % w->tile_rows * w->tile, tile % w->tile_columns * w->tile};
 }
 
-static void next_place(const cpu_winograd *w, tile_place *at)
+static void next_place(const winograd *w, tile_place *at)
 {
     at->column += w->tile;
     if (at->column < w->out[1])
@@ -94,42 +109,42 @@ static int64_t clip(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-static cpu_winograd_source source_of(const cpu_winograd *w, int width, const float *x, tile_place at)
+static cpu_conv_source source_of(const winograd *w, int width, const float *x, tile_place at)
 {
     int64_t row = at.row - w->pad[0], column = at.column - w->pad[1], side = w->tile + 2;
     int64_t plane = w->in[0] * w->in[1] * width;
-    return (cpu_winograd_source){.x = x + at.image * w->in_vectors * plane,
-                                 .first = (row * w->in[1] + column) * width,
-                                 .row = w->in[1] * width,
-                                 .plane = plane,
-                                 .top = clip(-row, 0, side),
-                                 .bottom = clip(w->in[0] - row, 0, side),
-                                 .left = clip(-column, 0, side),
-                                 .right = clip(w->in[1] - column, 0, side)};
+    return (cpu_conv_source){.x = x + at.image * w->in_vectors * plane,
+                             .first = (row * w->in[1] + column) * width,
+                             .row = w->in[1] * width,
+                             .plane = plane,
+                             .top = clip(-row, 0, side),
+                             .bottom = clip(w->in[0] - row, 0, side),
+                             .left = clip(-column, 0, side),
+                             .right = clip(w->in[1] - column, 0, side)};
 }
 
-static cpu_winograd_target target_of(const cpu_winograd *w, int width, const cpu_call *call, tile_place at,
-                                     int64_t vector)
+static cpu_conv_target target_of(const winograd *w, int width, const cpu_call *call, tile_place at,
+                                 int64_t vector)
 {
     int64_t plane = at.image * w->out_vectors + vector;
-    return (cpu_winograd_target){.y = call->outputs[0],
-                                 .inputs = (const float *const *)call->inputs,
-                                 .offset = ((plane * w->out[0] + at.row) * w->out[1] + at.column) * width,
-                                 .row = w->out[1] * width,
-                                 .rows = clip(w->out[0] - at.row, 0, w->tile),
-                                 .columns = clip(w->out[1] - at.column, 0, w->tile),
-                                 .block = vector};
+    return (cpu_conv_target){.y = call->outputs[0],
+                             .inputs = (const float *const *)call->inputs,
+                             .offset = ((plane * w->out[0] + at.row) * w->out[1] + at.column) * width,
+                             .row = w->out[1] * width,
+                             .rows = clip(w->out[0] - at.row, 0, w->tile),
+                             .columns = clip(w->out[1] - at.column, 0, w->tile),
+                             .block = vector};
 }
 
 /* Block after block of channels: neighbouring tiles are read as a few streams. */
 static void transform_inputs(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
                              float *v)
 {
-    const cpu_winograd *w = &s->w;
+    const winograd *w = &s->w;
     for (int64_t b = 0; b < w->in_vectors; b++) {
         tile_place at = place_of(w, first);
         for (int64_t t = 0; t < count; t++, next_place(w, &at)) {
-            cpu_winograd_source source = source_of(w, s->table->width, call->inputs[0], at);
+            cpu_conv_source source = source_of(w, s->table->width, call->inputs[0], at);
             s->table->input[w->tile == 4](&source, source.x + b * source.plane,
                                           v + b * s->cuts.v_block + t * s->table->width, s->cuts.v_point);
         }
@@ -140,20 +155,21 @@ static void transform_inputs(const winograd_state *s, const cpu_call *call, int6
 static void finish_tile(const winograd_state *s, const cpu_call *call, tile_place at, int64_t panel, int k,
                         const float *m, const float *u)
 {
-    const cpu_winograd *w = &s->w;
+    const winograd *w = &s->w;
     int width = s->table->width;
-    cpu_winograd_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
-    if (s->table->output[w->tile == 4](w, m, s->cuts.m_point, &target))
+    cpu_conv_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
+    if (s->table->output[w->tile == 4](&w->finish, m, s->cuts.m_point, &target))
         return;
     /* An infinite input made NaN of its whole tile here; by the definition only of its own window. */
-    cpu_winograd_source source = source_of(w, width, call->inputs[0], at);
-    s->table->direct[w->tile == 4](w, &source, u + k * width, panel_size(w, panel), &target);
+    cpu_conv_source source = source_of(w, width, call->inputs[0], at);
+    s->table->direct[w->tile == 4](&w->finish, &source, w->in_channels, u + k * width, panel_size(w, panel),
+                                   &target);
 }
 
 static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
                           int64_t panel, const float *v, float *m)
 {
-    const cpu_winograd *w = &s->w;
+    const winograd *w = &s->w;
     int width = s->table->width, size = panel_size(w, panel), points = points_of(w);
     int64_t m_vector = w->block_tiles * width;
     const float *u = w->weights + panel_first(w, panel) * points * w->in_channels * width;
@@ -172,7 +188,7 @@ static void compute_items(void *arg, int64_t begin, int64_t end)
 {
     const winograd_job *job = arg;
     const winograd_state *s = job->state;
-    const cpu_winograd *w = &s->w;
+    const winograd *w = &s->w;
     int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
     float *v = (float *)job->call->scratch + thread * s->cuts.thread_floats;
     float *m = v + points_of(w) * s->cuts.v_point;
@@ -210,7 +226,7 @@ static const double transform_4[6][3] = {{1, 0, 0},
                                          {0, 0, 1}};
 
 typedef struct pack_job {
-    const cpu_winograd *w;
+    const winograd *w;
     int width;
     const cpu_unaligned_f32 *source; /* [K][C][3][3] */
 } pack_job;
@@ -235,9 +251,9 @@ static CPU_CLONES void transform_lanes(const double (*g)[3], int side, const dou
 /* The weights of one input channel and one vector of output channels; zeros for those that pad. */
 static void pack_vector(const pack_job *job, int64_t vector, int64_t c, float *out, int64_t out_point)
 {
-    const cpu_winograd *w = job->w;
+    const winograd *w = job->w;
     double weights[9][LANES] = {{0}};
-    float points[CPU_WINOGRAD_MAX_POINTS][LANES];
+    float points[MAX_POINTS][LANES];
     for (int l = 0; l < job->width && vector * job->width + l < w->out_channels; l++) {
         const cpu_unaligned_f32 *g = job->source + ((vector * job->width + l) * w->in_channels + c) * 9;
         for (int k = 0; k < 9; k++)
@@ -251,7 +267,7 @@ static void pack_vector(const pack_job *job, int64_t vector, int64_t c, float *o
 static gantry_status pack_weights(void *arg, void *packed)
 {
     const pack_job *job = arg;
-    const cpu_winograd *w = job->w;
+    const winograd *w = job->w;
     float *out = packed;
     for (int64_t panel = 0; panel < w->panel_count; panel++) {
         int64_t row = panel_size(w, panel) * job->width, out_point = w->in_channels * row;
@@ -263,7 +279,7 @@ static gantry_status pack_weights(void *arg, void *packed)
     return GANTRY_OK;
 }
 
-static size_t weight_bytes(const cpu_winograd *w, int width)
+static size_t weight_bytes(const winograd *w, int width)
 {
     return (size_t)(points_of(w) * w->in_channels * w->out_vectors * width) * sizeof(float);
 }
@@ -279,130 +295,7 @@ static bool weights_are_tame(const cpu_tensor *weight)
     return tame;
 }
 
-/* NULL when out of memory. */
-static const float *pad_bias(cpu_build *build, const cpu_winograd *w, int width, int bias_input)
-{
-    float *bias = GT_ARENA_ARRAY(build->arena, float, (size_t)(w->out_vectors * width));
-    if (bias && bias_input >= 0)
-        memcpy(bias, build->inputs[bias_input].data, (size_t)w->out_channels * sizeof *bias);
-    return bias;
-}
-
-/* ---- post-ops -------------------------------------------------------------------------------- */
-
-static bool is_silu(const cpu_post *post)
-{
-    return post->kind == CPU_POST_SWISH && post->alpha == 1.0f;
-}
-
-static bool is_hard_swish(const cpu_post *post)
-{
-    return post->kind == CPU_POST_HARD_SWISH && fabsf(post->alpha - 1.0f / 6.0f) < 1e-7f &&
-           post->beta == 0.5f;
-}
-
-static bool function_of(const cpu_post *post, cpu_unary *out)
-{
-    switch (post->kind) {
-    case CPU_POST_RELU:
-        *out = post->alpha == 0 ? CPU_UNARY_relu : CPU_UNARY_leaky_relu;
-        return true;
-    case CPU_POST_CLIP:
-        *out = CPU_UNARY_clip;
-        return true;
-    case CPU_POST_SIGMOID:
-        *out = CPU_UNARY_sigmoid;
-        return true;
-    case CPU_POST_TANH:
-        *out = CPU_UNARY_tanh;
-        return true;
-    case CPU_POST_HARD_SIGMOID:
-        *out = CPU_UNARY_hard_sigmoid;
-        return true;
-    case CPU_POST_HARD_SWISH:
-        *out = CPU_UNARY_hard_swish;
-        return is_hard_swish(post);
-    case CPU_POST_SWISH:
-        *out = CPU_UNARY_silu;
-        return is_silu(post);
-    case CPU_POST_LINEAR:
-        *out = CPU_UNARY_linear;
-        return true;
-    case CPU_POST_GELU_ERF:
-        *out = CPU_UNARY_gelu;
-        return true;
-    case CPU_POST_GELU_TANH:
-        *out = CPU_UNARY_gelu_tanh;
-        return true;
-    case CPU_POST_BIAS:
-    case CPU_POST_RESIDUAL:
-        break;
-    }
-    return false;
-}
-
-/* [residual] [one activation that the output transform has]: done in registers on the way out. */
-static cpu_winograd_activation activation_of(cpu_winograd *w)
-{
-    const cpu_winograd_post *post = w->posts, *end = w->posts + w->post_count;
-    w->low = -INFINITY;
-    w->high = INFINITY;
-    w->residual_input = -1;
-    if (post < end && post->kind == CPU_POST_RESIDUAL)
-        w->residual_input = (int)post++->input;
-    if (post == end)
-        return CPU_WINOGRAD_CLAMP;
-    if (post + 1 < end)
-        return CPU_WINOGRAD_POSTS;
-    float first = post->parameters[0], second = post->parameters[1];
-    if ((post->kind == CPU_POST_RELU && first == 0) || (post->kind == CPU_POST_CLIP && first <= second)) {
-        w->low = first;
-        w->high = post->kind == CPU_POST_RELU ? INFINITY : second;
-        return CPU_WINOGRAD_CLAMP;
-    }
-    return post->kind == CPU_POST_SWISH        ? CPU_WINOGRAD_SILU
-           : post->kind == CPU_POST_HARD_SWISH ? CPU_WINOGRAD_HARD_SWISH
-                                               : CPU_WINOGRAD_POSTS;
-}
-
-/* False: a post-op that has no row function. */
-static bool read_posts(const cpu_build *build, cpu_winograd *w)
-{
-    for (uint32_t k = 0; k < build->post_count; k++) {
-        const cpu_post *post = &build->posts[k];
-        cpu_winograd_post *out = &w->posts[w->post_count];
-        cpu_unary function;
-        if (post->kind == CPU_POST_BIAS) {
-            if (w->post_count)
-                return false;
-            continue;
-        }
-        *out = (cpu_winograd_post){post->kind, post->input, NULL, {post->alpha, post->beta}};
-        if (post->kind != CPU_POST_RESIDUAL && !function_of(post, &function))
-            return false;
-        if (post->kind != CPU_POST_RESIDUAL)
-            out->unary = cpu_rows_best()->unary[function];
-        w->post_count++;
-    }
-    w->activation = activation_of(w);
-    return true;
-}
-
 /* ---- choice ---------------------------------------------------------------------------------- */
-
-static const cpu_winograd_table *table_for(const cpu_provider *provider)
-{
-#if defined(__x86_64__)
-    if (provider->channel_block == 16 && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        return &cpu_winograd_avx512;
-    if (provider->channel_block == 8 && strncmp(provider->isa, "avx2", 4) == 0 &&
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &cpu_winograd_avx2;
-#endif
-    (void)provider;
-    return NULL;
-}
 
 static bool shape_fits(const cpu_build *build, const cpu_conv *c)
 {
@@ -416,7 +309,7 @@ static bool shape_fits(const cpu_build *build, const cpu_conv *c)
     return c->bias_input < 0 || build->inputs[c->bias_input].constant;
 }
 
-static void set_tile(cpu_winograd *w, int tile)
+static void set_tile(winograd *w, int tile)
 {
     w->tile = tile;
     w->tile_rows = (w->out[0] + tile - 1) / tile;
@@ -436,7 +329,7 @@ static double streamed_cost(double computed, double weight_vectors)
     return (computed > streamed ? computed : streamed) + weight_vectors * HIDDEN_VECTOR;
 }
 
-static double cost_of(const cpu_winograd *w)
+static double cost_of(const winograd *w)
 {
     double weights = (double)points_of(w) * (double)w->in_channels * (double)w->out_vectors;
     double tiles = (double)tile_count(w), in = (double)w->in_vectors, out = (double)w->out_vectors;
@@ -444,14 +337,14 @@ static double cost_of(const cpu_winograd *w)
     return streamed_cost(tiles * weights / 0.9, weights) + tiles * moves;
 }
 
-static double direct_cost(const cpu_winograd *w)
+static double direct_cost(const winograd *w)
 {
     double weights = 9 * (double)w->in_channels * (double)w->out_vectors;
     return streamed_cost((double)(w->batch * w->out[0] * w->out[1]) * weights, weights);
 }
 
 /* False: the direct kernel is as good. The thread count must not matter: results would depend on it. */
-static bool choose_tile(cpu_winograd *w)
+static bool choose_tile(winograd *w)
 {
     set_tile(w, 2);
     double small = cost_of(w);
@@ -468,7 +361,7 @@ static bool choose_tile(cpu_winograd *w)
 #define LEAST_TILES 16 /* each vector of weights is used that often when it comes */
 
 /* Cuts the tiles into blocks and, when those are fewer than threads, the panels into groups. */
-static void cut(cpu_winograd *w, int width, int threads)
+static void cut(winograd *w, int width, int threads)
 {
     int64_t vector_bytes = width * (int64_t)sizeof(float), points = points_of(w), tiles = tile_count(w);
     int64_t tile_bytes = points * vector_bytes * (w->in_vectors + 4);
@@ -487,7 +380,7 @@ static void cut(cpu_winograd *w, int width, int threads)
 
 static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state *s, cpu_kernel *out_kernel)
 {
-    cpu_winograd *w = &s->w;
+    winograd *w = &s->w;
     int width = s->table->width;
     int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
     cut(w, width, threads);
@@ -495,11 +388,8 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state
     pack_job weights = {w, width, build->inputs[1].data};
     uint64_t key = 0x57494e4f00000000u + (uint64_t)(w->tile << 8 | width); /* "WINO" */
     w->weights = cpu_pack(build, &build->inputs[1], key, weight_bytes(w, width), pack_weights, &weights);
-    w->bias = pad_bias(build, w, width, conv->bias_input);
     if (!w->weights)
         return GANTRY_RESOURCE;
-    if (!w->bias)
-        return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     *out_kernel = cpu_kernel_of(winograd_run, s);
     out_kernel->name = w->tile == 4 ? "winograd4x4" : "winograd2x2";
     out_kernel->isa = s->table->isa;
@@ -507,36 +397,31 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = threads;
     out_kernel->scratch_bytes = (size_t)(threads * s->cuts.thread_floats) * sizeof(float);
-    out_kernel->packed_inputs = 2 | (conv->bias_input >= 0 ? 1u << conv->bias_input : 0);
+    out_kernel->packed_inputs = 2;
     build->inputs[0].layout = build->outputs[0].layout = CPU_NCHW16C;
-    for (uint32_t k = 0; k < w->post_count; k++)
-        if (w->posts[k].kind == CPU_POST_RESIDUAL) {
-            build->inputs[w->posts[k].input].layout = CPU_NCHW16C;
-            out_kernel->overwrite_input = (int)w->posts[k].input;
-        }
-    return GANTRY_OK;
+    return cpu_conv_finish_bind(build, conv, width, &w->finish, out_kernel);
 }
 
 gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
-    const cpu_winograd_table *table = build->provider ? table_for(build->provider) : NULL;
+    const cpu_conv_loops *table = build->provider ? cpu_conv_loops_for(build->provider) : NULL;
     if (!table || !shape_fits(build, conv))
         return GANTRY_UNSUPPORTED;
     winograd_state *s = cpu_state(build, sizeof *s);
     if (!s)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     s->table = table;
-    s->w = (cpu_winograd){.batch = conv->batch,
-                          .in_channels = conv->in_channels,
-                          .out_channels = conv->out_channels,
-                          .in = {conv->window.in[0], conv->window.in[1]},
-                          .out = {conv->window.out[0], conv->window.out[1]},
-                          .pad = {conv->window.pad[0], conv->window.pad[1]},
-                          .in_vectors = (conv->in_channels + table->width - 1) / table->width,
-                          .out_vectors = (conv->out_channels + table->width - 1) / table->width};
+    s->w = (winograd){.batch = conv->batch,
+                      .in_channels = conv->in_channels,
+                      .out_channels = conv->out_channels,
+                      .in = {conv->window.in[0], conv->window.in[1]},
+                      .out = {conv->window.out[0], conv->window.out[1]},
+                      .pad = {conv->window.pad[0], conv->window.pad[1]},
+                      .in_vectors = (conv->in_channels + table->width - 1) / table->width,
+                      .out_vectors = (conv->out_channels + table->width - 1) / table->width};
     s->w.panel_count = (s->w.out_vectors + table->max_panel - 1) / table->max_panel;
-    if (conv->in_channels < 8 || conv->out_channels < 8 || !read_posts(build, &s->w) || !choose_tile(&s->w) ||
-        !weights_are_tame(&build->inputs[1]))
+    if (conv->in_channels < 8 || conv->out_channels < 8 || !cpu_conv_finish_read(build, conv, &s->w.finish) ||
+        !choose_tile(&s->w) || !weights_are_tame(&build->inputs[1]))
         return GANTRY_UNSUPPORTED;
     return make(build, conv, s, out_kernel);
 }

@@ -1,11 +1,11 @@
-/* The loops of conv_winograd.h for one instruction set. The including file sets the target before any header,
- * and defines WINO_NAME, WINO_ISA, WINO_WIDTH, WINO_VECTOR, WINO(intrinsic), WINO_PANEL (vectors of the
+/* The loops of conv_loops.h for one instruction set. The including file sets the target before any header,
+ * and defines LOOPS_NAME, LOOPS_ISA, LOOPS_WIDTH, LOOPS_VECTOR, VEC(intrinsic), LOOPS_PANEL (vectors of the
  * widest panel) and WINO_ROWS_n (tiles that are multiplied at a time with n vectors of weights). */
-#include "conv_winograd.h"
+#include "conv_loops.h"
 
-typedef WINO_VECTOR vf;
+typedef LOOPS_VECTOR vf;
 
-#define W WINO_WIDTH
+#define W LOOPS_WIDTH
 #define INLINE static inline __attribute__((always_inline))
 /* A loop whose count is known when this is compiled. */
 #define EACH(k, n) _Pragma("GCC unroll 16") for (int k = 0; k < (n); k++)
@@ -16,45 +16,45 @@ typedef WINO_VECTOR vf;
 
 INLINE vf load(const float *p)
 {
-    return WINO(loadu_ps)(p);
+    return VEC(loadu_ps)(p);
 }
 
 INLINE void store(float *p, vf x)
 {
-    WINO(storeu_ps)(p, x);
+    VEC(storeu_ps)(p, x);
 }
 
 INLINE vf all(float x)
 {
-    return WINO(set1_ps)(x);
+    return VEC(set1_ps)(x);
 }
 
 /* a * b + c, rounded once */
 INLINE vf fma3(vf a, vf b, vf c)
 {
-    return WINO(fmadd_ps)(a, b, c);
+    return VEC(fmadd_ps)(a, b, c);
 }
 
 INLINE vf add(vf a, vf b)
 {
-    return WINO(add_ps)(a, b);
+    return VEC(add_ps)(a, b);
 }
 
 INLINE vf sub(vf a, vf b)
 {
-    return WINO(sub_ps)(a, b);
+    return VEC(sub_ps)(a, b);
 }
 
 /* c - a * b */
 INLINE vf fnma3(vf a, vf b, vf c)
 {
-    return WINO(fnmadd_ps)(a, b, c);
+    return VEC(fnmadd_ps)(a, b, c);
 }
 
 /* In this order NaN stays NaN. */
 INLINE vf clamp(vf low, vf high, vf x)
 {
-    return WINO(min_ps)(high, WINO(max_ps)(low, x));
+    return VEC(min_ps)(high, VEC(max_ps)(low, x));
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ INLINE vf clamp(vf low, vf high, vf x)
 INLINE void multiply_rows(const int rows, const int panel, const float *v, int64_t v_block, const float *u,
                           int64_t channels, float *m, int64_t m_vector, const char *ahead, int64_t ahead_step)
 {
-    vf sums[MOST_TILES][WINO_PANEL];
+    vf sums[MOST_TILES][LOOPS_PANEL];
     EACH (r, rows)
         EACH (k, panel)
             sums[r][k] = all(0);
@@ -72,7 +72,7 @@ INLINE void multiply_rows(const int rows, const int panel, const float *v, int64
         for (int64_t c = 0; c < count; c++, u += panel * W, ahead += ahead_step) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             _mm_prefetch(ahead + 64, _MM_HINT_T1);
-            vf weights[WINO_PANEL];
+            vf weights[LOOPS_PANEL];
             EACH (k, panel)
                 weights[k] = load(u + k * W);
             EACH (r, rows) {
@@ -97,8 +97,8 @@ typedef void (*multiply_fn)(const float *v, int64_t v_block, const float *u, int
         multiply_rows(rows, panel, v, v_block, u, channels, m, m_vector, ahead, ahead_step);                 \
     }
 #define ENTRY(rows, panel) [panel][rows] = multiply_##rows##x##panel,
-WINO_SHAPES(MULTIPLY)
-static const multiply_fn multiply_table[WINO_PANEL + 1][MOST_TILES + 1] = {WINO_SHAPES(ENTRY)};
+LOOPS_SHAPES(MULTIPLY)
+static const multiply_fn multiply_table[LOOPS_PANEL + 1][MOST_TILES + 1] = {LOOPS_SHAPES(ENTRY)};
 
 /* Groups of rows of nearly the same size: a last group of one would read the weights for little work. While
  * the first two groups are multiplied, the next weights (they lie behind these) are brought from memory: two
@@ -189,8 +189,8 @@ static void input_block_2(const float *x, int64_t row, float *v, int64_t v_point
 typedef void (*input_block_fn)(const float *x, int64_t row, float *v, int64_t v_point);
 
 /* A tile that reaches over the edge is copied, with zeros around what is inside. */
-INLINE void input_tile(const int side, const input_block_fn block, const cpu_winograd_source *s,
-                       const float *x, float *v, int64_t v_point)
+INLINE void input_tile(const int side, const input_block_fn block, const cpu_conv_source *s, const float *x,
+                       float *v, int64_t v_point)
 {
     if (s->top == 0 && s->left == 0 && s->bottom == side && s->right == side) {
         block(x + s->first, s->row, v, v_point);
@@ -205,12 +205,12 @@ INLINE void input_tile(const int side, const input_block_fn block, const cpu_win
     block(buffer, side * W, v, v_point);
 }
 
-static void input_4(const cpu_winograd_source *s, const float *x, float *v, int64_t v_point)
+static void input_4(const cpu_conv_source *s, const float *x, float *v, int64_t v_point)
 {
     input_tile(6, input_block_4, s, x, v, v_point);
 }
 
-static void input_2(const cpu_winograd_source *s, const float *x, float *v, int64_t v_point)
+static void input_2(const cpu_conv_source *s, const float *x, float *v, int64_t v_point)
 {
     input_tile(4, input_block_2, s, x, v, v_point);
 }
@@ -221,44 +221,58 @@ static void input_2(const cpu_winograd_source *s, const float *x, float *v, int6
 INLINE vf exp_of(vf x)
 {
     x = clamp(all(-88.0f), all(88.0f), x);
-    vf n = round_even(WINO(mul_ps)(x, all(1.44269504f)));
+    vf n = round_even(VEC(mul_ps)(x, all(1.44269504f)));
     vf r = fnma3(n, all(1.42860677e-6f), fnma3(n, all(0.693145752f), x));
     vf p = fma3(all(1.392625083e-3f), r, all(8.363232884e-3f));
     p = fma3(p, r, all(4.166655421e-2f));
     p = fma3(p, r, all(1.666657667e-1f));
     p = fma3(p, r, all(0.5f));
-    p = fma3(p, WINO(mul_ps)(r, r), r);
+    p = fma3(p, VEC(mul_ps)(r, r), r);
     return times_power_of_2(add(p, all(1.0f)), n);
 }
 
 /* `kind` is known when this is compiled. */
-INLINE vf activate(const cpu_winograd_activation kind, vf low, vf high, vf x)
+INLINE vf activate(const cpu_conv_activation kind, vf low, vf high, vf x)
 {
-    if (kind == CPU_WINOGRAD_SILU)
-        return WINO(div_ps)(x, add(all(1.0f), exp_of(sub(all(0.0f), x))));
-    if (kind == CPU_WINOGRAD_HARD_SWISH)
-        return WINO(mul_ps)(x, clamp(all(0.0f), all(1.0f), fma3(x, all(1.0f / 6.0f), all(0.5f))));
+    if (kind == CPU_CONV_SILU)
+        return VEC(div_ps)(x, add(all(1.0f), exp_of(sub(all(0.0f), x))));
+    if (kind == CPU_CONV_HARD_SWISH)
+        return VEC(mul_ps)(x, clamp(all(0.0f), all(1.0f), fma3(x, all(1.0f / 6.0f), all(0.5f))));
     return clamp(low, high, x);
 }
 
 /* Keeps the lanes of channels that exist. */
-INLINE vf keep_channels(const cpu_winograd *w, const cpu_winograd_target *t, vf x)
+INLINE vf channel_mask(const cpu_conv_finish *f, int64_t block)
 {
-    int64_t left = w->out_channels - t->block * W;
-    if (left >= W)
-        return x;
-    float lanes[W] __attribute__((aligned(64)));
-    store(lanes, x);
-    for (int64_t k = left; k < W; k++)
-        lanes[k] = 0;
-    return load(lanes);
+    static const int32_t ones_then_zeros[2 * W] = {
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+#if LOOPS_WIDTH == 16
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1
+#endif
+    };
+    int64_t left = f->channels - block * W;
+    return load((const float *)(ones_then_zeros + (left < W ? W - left : 0)));
 }
 
 /* All results of a tile, all channels of a block. */
-INLINE void finish_whole(const cpu_winograd *w, const int m, const cpu_winograd_activation kind, vf (*y)[4],
-                         const cpu_winograd_target *t, const float *residual)
+INLINE void finish_whole(const cpu_conv_finish *f, const int m, const cpu_conv_activation kind, vf (*y)[4],
+                         const cpu_conv_target *t, const float *residual)
 {
-    const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
+    const vf bias = load(f->bias + t->block * W), low = all(f->low), high = all(f->high);
     float *out = t->y + t->offset;
     if (residual) {
         EACH (k, m * m)
@@ -268,26 +282,27 @@ INLINE void finish_whole(const cpu_winograd *w, const int m, const cpu_winograd_
         store(out + k / m * t->row + k % m * W, activate(kind, low, high, add(y[k / m][k % m], bias)));
 }
 
-INLINE void finish_kind(const cpu_winograd *w, const int m, const cpu_winograd_activation kind, vf (*y)[4],
-                        const cpu_winograd_target *t)
+INLINE void finish_kind(const cpu_conv_finish *f, const int m, const cpu_conv_activation kind, vf (*y)[4],
+                        const cpu_conv_target *t)
 {
-    const float *residual = w->residual_input >= 0 ? t->inputs[w->residual_input] + t->offset : NULL;
-    if (t->rows == m && t->columns == m && w->out_channels - t->block * W >= W) {
-        finish_whole(w, m, kind, y, t, residual);
+    const float *residual = f->residual_input >= 0 ? t->inputs[f->residual_input] + t->offset : NULL;
+    if (t->rows == m && t->columns == m && f->channels - t->block * W >= W) {
+        finish_whole(f, m, kind, y, t, residual);
         return;
     }
-    const vf bias = load(w->bias + t->block * W), low = all(w->low), high = all(w->high);
+    const vf bias = load(f->bias + t->block * W), low = all(f->low), high = all(f->high);
+    const vf mask = channel_mask(f, t->block);
     for (int i = 0; i < m && i < t->rows; i++)
         for (int j = 0; j < m && j < t->columns; j++) {
             vf x = y[i][j];
             if (residual)
                 x = add(x, load(residual + i * t->row + j * W));
             store(t->y + t->offset + i * t->row + j * W,
-                  keep_channels(w, t, activate(kind, low, high, add(x, bias))));
+                  VEC(and_ps)(mask, activate(kind, low, high, add(x, bias))));
         }
 }
 
-INLINE void add_residual(const float *residual, const int m, const cpu_winograd_target *t, float *values)
+INLINE void add_residual(const float *residual, const int m, const cpu_conv_target *t, float *values)
 {
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
@@ -296,11 +311,11 @@ INLINE void add_residual(const float *residual, const int m, const cpu_winograd_
         }
 }
 
-static __attribute__((noinline)) void finish_posts(const cpu_winograd *w, const int m, float *values,
-                                                   const cpu_winograd_target *t)
+static __attribute__((noinline)) void finish_posts(const cpu_conv_finish *f, const int m, float *values,
+                                                   const cpu_conv_target *t)
 {
-    for (uint32_t k = 0; k < w->post_count; k++) {
-        const cpu_winograd_post *post = &w->posts[k];
+    for (uint32_t k = 0; k < f->post_count; k++) {
+        const cpu_conv_post *post = &f->posts[k];
         if (post->kind == CPU_POST_RESIDUAL)
             add_residual(t->inputs[post->input], m, t, values);
         else
@@ -308,29 +323,68 @@ static __attribute__((noinline)) void finish_posts(const cpu_winograd *w, const 
     }
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++)
-            store(t->y + t->offset + i * t->row + j * W, keep_channels(w, t, load(values + (i * m + j) * W)));
+            store(t->y + t->offset + i * t->row + j * W,
+                  VEC(and_ps)(channel_mask(f, t->block), load(values + (i * m + j) * W)));
 }
 
-INLINE void finish(const cpu_winograd *w, const int m, vf (*y)[4], const cpu_winograd_target *t)
+INLINE void finish(const cpu_conv_finish *f, const int m, vf (*y)[4], const cpu_conv_target *t)
 {
-    switch (w->activation) {
-    case CPU_WINOGRAD_CLAMP:
-        finish_kind(w, m, CPU_WINOGRAD_CLAMP, y, t);
+    switch (f->activation) {
+    case CPU_CONV_CLAMP:
+        finish_kind(f, m, CPU_CONV_CLAMP, y, t);
         return;
-    case CPU_WINOGRAD_SILU:
-        finish_kind(w, m, CPU_WINOGRAD_SILU, y, t);
+    case CPU_CONV_SILU:
+        finish_kind(f, m, CPU_CONV_SILU, y, t);
         return;
-    case CPU_WINOGRAD_HARD_SWISH:
-        finish_kind(w, m, CPU_WINOGRAD_HARD_SWISH, y, t);
+    case CPU_CONV_HARD_SWISH:
+        finish_kind(f, m, CPU_CONV_HARD_SWISH, y, t);
         return;
-    case CPU_WINOGRAD_POSTS:
+    case CPU_CONV_POSTS:
         break;
     }
     float values[16 * W] __attribute__((aligned(64)));
-    const vf bias = load(w->bias + t->block * W);
+    const vf bias = load(f->bias + t->block * W);
     EACH (k, m * m)
         store(values + k * W, add(y[k / m][k % m], bias));
-    finish_posts(w, m, values, t);
+    finish_posts(f, m, values, t);
+}
+
+INLINE void finish_pixels_kind(const cpu_conv_finish *f, const cpu_conv_activation kind, const float *m,
+                               int64_t m_vector, int64_t spread, int64_t count, int64_t block, float *y,
+                               const float *residual)
+{
+    const vf bias = load(f->bias + block * W), low = all(f->low), high = all(f->high);
+    const vf mask = channel_mask(f, block);
+    /* In the order of y: lines are written once, side by side. */
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t b = 0; b < spread; b++) {
+            int64_t at = (j * spread + b) * W;
+            vf x = add(load(m + b * m_vector + j * W), bias);
+            if (residual)
+                x = add(x, load(residual + at));
+            store(y + at, VEC(and_ps)(mask, activate(kind, low, high, x)));
+        }
+}
+
+INLINE void finish_pixels_spread(const cpu_conv_finish *f, const float *m, int64_t m_vector, int64_t spread,
+                                 int64_t count, int64_t block, float *y, const float *residual)
+{
+    if (f->activation == CPU_CONV_SILU)
+        finish_pixels_kind(f, CPU_CONV_SILU, m, m_vector, spread, count, block, y, residual);
+    else if (f->activation == CPU_CONV_HARD_SWISH)
+        finish_pixels_kind(f, CPU_CONV_HARD_SWISH, m, m_vector, spread, count, block, y, residual);
+    else
+        finish_pixels_kind(f, CPU_CONV_CLAMP, m, m_vector, spread, count, block, y, residual);
+}
+
+/* A spread of 1 that the compiler knows is one loop. */
+static void finish_pixels(const cpu_conv_finish *f, const float *m, int64_t m_vector, int64_t spread,
+                          int64_t count, int64_t block, float *y, const float *residual)
+{
+    if (spread == 1)
+        finish_pixels_spread(f, m, m_vector, 1, count, block, y, residual);
+    else
+        finish_pixels_spread(f, m, m_vector, spread, count, block, y, residual);
 }
 
 /* Whether a sum over the results is finite: then all of them are. */
@@ -340,7 +394,7 @@ INLINE bool all_finite(const int m, vf (*y)[4])
     EACH (k, m * m - 1)
         sum = add(sum, y[(k + 1) / m][(k + 1) % m]);
     vf zero = sub(sum, sum);
-#if WINO_WIDTH == 16
+#if LOOPS_WIDTH == 16
     return _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0;
 #else
     return _mm256_movemask_ps(_mm256_cmp_ps(zero, zero, _CMP_UNORD_Q)) == 0;
@@ -351,12 +405,12 @@ INLINE void output_4_of_6(const vf *m, vf *y)
 {
     vf s1 = add(m[1], m[2]), d1 = sub(m[1], m[2]), s2 = add(m[3], m[4]), d2 = sub(m[3], m[4]);
     y[0] = add(add(m[0], s1), s2);
-    y[1] = fma3(all(SQRT_2), d2, WINO(mul_ps)(all(SQRT_HALF), d1));
-    y[2] = fma3(all(2.0f), s2, WINO(mul_ps)(all(0.5f), s1));
+    y[1] = fma3(all(SQRT_2), d2, VEC(mul_ps)(all(SQRT_HALF), d1));
+    y[2] = fma3(all(2.0f), s2, VEC(mul_ps)(all(0.5f), s1));
     y[3] = fma3(all(2.0f * SQRT_2), d2, fma3(all(0.5f * SQRT_HALF), d1, m[5]));
 }
 
-static bool output_4(const cpu_winograd *w, const float *m, int64_t m_point, const cpu_winograd_target *t)
+static bool output_4(const cpu_conv_finish *f, const float *m, int64_t m_point, const cpu_conv_target *t)
 {
     vf half[4][6], y[4][4];
     EACH (j, 6) {
@@ -371,11 +425,11 @@ static bool output_4(const cpu_winograd *w, const float *m, int64_t m_point, con
         output_4_of_6(half[i], y[i]);
     if (!all_finite(4, y))
         return false;
-    finish(w, 4, y, t);
+    finish(f, 4, y, t);
     return true;
 }
 
-static bool output_2(const cpu_winograd *w, const float *m, int64_t m_point, const cpu_winograd_target *t)
+static bool output_2(const cpu_conv_finish *f, const float *m, int64_t m_point, const cpu_conv_target *t)
 {
     vf half[2][4], y[2][4];
     EACH (j, 4) {
@@ -390,7 +444,7 @@ static bool output_2(const cpu_winograd *w, const float *m, int64_t m_point, con
     }
     if (!all_finite(2, y))
         return false;
-    finish(w, 2, y, t);
+    finish(f, 2, y, t);
     return true;
 }
 
@@ -408,24 +462,24 @@ INLINE void restore_weights(const int m, const float *u, int64_t u_point, vf (*g
         const float *column = u + used[j] * u_point;
         half[0][j] = load(column);
         half[1][j] =
-            WINO(mul_ps)(all(middle), sub(load(column + side * u_point), load(column + 2 * side * u_point)));
+            VEC(mul_ps)(all(middle), sub(load(column + side * u_point), load(column + 2 * side * u_point)));
         half[2][j] = load(column + last * side * u_point);
     }
     EACH (i, 3) {
         g[i][0] = half[i][0];
-        g[i][1] = WINO(mul_ps)(all(middle), sub(half[i][1], half[i][2]));
+        g[i][1] = VEC(mul_ps)(all(middle), sub(half[i][1], half[i][2]));
         g[i][2] = half[i][3];
     }
 }
 
-INLINE void direct(const cpu_winograd *w, const int m, const cpu_winograd_source *s, const float *u,
-                   int panel, const cpu_winograd_target *t)
+INLINE void direct(const cpu_conv_finish *f, const int m, const cpu_conv_source *s, int64_t channels,
+                   const float *u, int panel, const cpu_conv_target *t)
 {
     vf y[4][4], g[3][3];
-    int64_t u_point = w->in_channels * panel * W;
+    int64_t u_point = channels * panel * W;
     for (int k = 0; k < 16; k++)
         y[k / 4][k % 4] = all(0);
-    for (int64_t c = 0; c < w->in_channels; c++, u += panel * W) {
+    for (int64_t c = 0; c < channels; c++, u += panel * W) {
         const float *x = s->x + c / W * s->plane + c % W;
         restore_weights(m, u, u_point, g);
         for (int i = 0; i < m; i++)
@@ -436,25 +490,26 @@ INLINE void direct(const cpu_winograd *w, const int m, const cpu_winograd_source
                             y[i][j] =
                                 fma3(all(x[s->first + (i + a) * s->row + (j + b) * W]), g[a][b], y[i][j]);
     }
-    finish(w, m, y, t);
+    finish(f, m, y, t);
 }
 
-static void direct_4(const cpu_winograd *w, const cpu_winograd_source *s, const float *u, int panel,
-                     const cpu_winograd_target *t)
+static void direct_4(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels, const float *u,
+                     int panel, const cpu_conv_target *t)
 {
-    direct(w, 4, s, u, panel, t);
+    direct(f, 4, s, channels, u, panel, t);
 }
 
-static void direct_2(const cpu_winograd *w, const cpu_winograd_source *s, const float *u, int panel,
-                     const cpu_winograd_target *t)
+static void direct_2(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels, const float *u,
+                     int panel, const cpu_conv_target *t)
 {
-    direct(w, 2, s, u, panel, t);
+    direct(f, 2, s, channels, u, panel, t);
 }
 
-const cpu_winograd_table WINO_NAME = {.isa = WINO_ISA,
-                                      .width = W,
-                                      .max_panel = WINO_PANEL,
-                                      .input = {input_2, input_4},
-                                      .multiply = multiply,
-                                      .output = {output_2, output_4},
-                                      .direct = {direct_2, direct_4}};
+const cpu_conv_loops LOOPS_NAME = {.isa = LOOPS_ISA,
+                                   .width = W,
+                                   .max_panel = LOOPS_PANEL,
+                                   .input = {input_2, input_4},
+                                   .multiply = multiply,
+                                   .output = {output_2, output_4},
+                                   .direct = {direct_2, direct_4},
+                                   .finish = finish_pixels};
