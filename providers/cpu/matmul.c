@@ -1,13 +1,15 @@
 /* MatMul and Gemm: which of the ways a product is computed. */
 #include "product.h"
 
-/* Own panels for few rows, else oneDNN, else plain loops; each says GANTRY_UNSUPPORTED without a text when
- * the product is not for it. */
+/* Own panels for few rows, own tiles over packed weights, else oneDNN, else plain loops; each says
+ * GANTRY_UNSUPPORTED without a text when the product is not for it. */
 static gantry_status make_product(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel)
 {
     gantry_status status = cpu_product_dots(build, product, out_kernel);
     if (status == GANTRY_UNSUPPORTED)
         status = cpu_product_small(build, product, out_kernel);
+    if (status == GANTRY_UNSUPPORTED)
+        status = cpu_product_tiled(build, product, out_kernel);
     if (status == GANTRY_UNSUPPORTED)
         status = cpu_product_dnnl(build, product, out_kernel);
     if (status == GANTRY_UNSUPPORTED)

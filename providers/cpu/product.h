@@ -48,6 +48,10 @@ void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b,
  * packed copy. The same convention. */
 gantry_status cpu_product_dots(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
 
+/* float32 of many rows with a constant B, in tiles over the same panels; AVX-512 only. The same convention.
+ */
+gantry_status cpu_product_tiled(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
+
 /* float32 through oneDNN's matmul with packed constant weights and fused post-ops. The same convention. */
 gantry_status cpu_product_dnnl(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
 

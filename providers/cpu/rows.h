@@ -2,7 +2,7 @@
  * rows_avx512.c, all made from rows_impl.h). Kernels are made with the best table this processor runs.
  *
  * Errors of the float32 functions, in ulp: exp, log, erf, tanh, sin, cos, pow 1.0 (SLEEF u10); sigmoid, silu
- * and softplus 3; gelu 4 of the larger factor. Elements do not depend on their place in a row. */
+ * and softplus 3; gelu 4 of the larger factor; exp_sum 2. Elements do not depend on their place in a row. */
 #ifndef CPU_ROWS_H
 #define CPU_ROWS_H
 
@@ -90,7 +90,7 @@ typedef struct cpu_rows {
     double (*sum_square_f32)(const float *in, int64_t n);
     /* sum of (x - mean)^2 */
     double (*sum_deviation_f32)(const float *in, int64_t n, float mean);
-    /* out = exp(in - shift); returns the sum */
+    /* out = exp(in - shift) for a shift that is the largest element; returns the sum */
     float (*exp_sum_f32)(const float *in, float *out, int64_t n, float shift);
     /* out = in * scale + shift, with one rounding after each */
     void (*affine_f32)(const float *in, float *out, int64_t n, float scale, float shift);

@@ -63,3 +63,14 @@ Test(cpu_product, one_row_of_many_columns)
     check_matmul(3000, 1, 257, false, 1);
     check_matmul(4, 500, 0, false, 1);
 }
+
+/* Blocks of 256 rows, parts of 384 of k, a cut last panel: both sides of each edge. */
+Test(cpu_product, tiles_of_many_rows)
+{
+    static const int64_t rows[] = {5, 7, 12, 255, 257, 513}, depths[] = {383, 385, 769},
+                         columns[] = {64, 130};
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 3; j++)
+            for (int l = 0; l < 2; l++)
+                check_matmul(rows[i], columns[l], depths[j], true, 1 + (i + j) % 3);
+}

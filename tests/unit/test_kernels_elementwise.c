@@ -86,7 +86,7 @@ static const struct {
     {"Softplus", softplus, -30, 30, 3, 0},
     {"Mish", mish, -20, 20, 8, 1e-7},
     {"Swish", silu, -20, 20, 5, 0},
-    {"Gelu", gelu, -6, 6, 8, 3e-7},
+    {"Gelu", gelu, -6, 6, 4, 1.2e-7},
     {"Sin", sin, -50, 50, 1.5, 0},
     {"Cos", cos, -50, 50, 1.5, 0},
     {"Tan", tan, -1.5f, 1.5f, 1.5, 0},
