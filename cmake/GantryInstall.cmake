@@ -30,6 +30,8 @@ function(gantry_install)
         install(TARGETS gantry_opencl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gantry)
     endif()
 
+    install(FILES docs/man/gantry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
     # Relative: the prefix may be another one when it is installed, and the folder may be moved later.
     file(RELATIVE_PATH pc_to_include ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
     configure_file(cmake/gantry.pc.in ${CMAKE_BINARY_DIR}/gantry.pc @ONLY)

@@ -14,7 +14,8 @@ enum {
     CLI_MODEL = 3,        /* the model or its data is wrong */
     CLI_UNSUPPORTED = 4,  /* legal ONNX that no provider asked for can run */
     CLI_RUN = 5,          /* a run failed, or an input does not fit */
-    CLI_FILE = 6          /* a file could not be read or written */
+    CLI_FILE = 6,         /* a file could not be read or written */
+    CLI_PLUGIN = 7        /* a library named with --plugin cannot be used */
 };
 
 #define CLI_MAX_REPEATS 64
@@ -62,9 +63,12 @@ typedef struct cli_session {
     io_tensors inputs;
 } cli_session;
 
-/* Creates the runtime and loads the plugins that --plugin and --providers name. */
+/* Creates the runtime and loads the plugins that --plugin and --providers name. CLI_PLUGIN: one of --plugin
+ * failed, which is printed; the runtime is there and has a row for it. */
 int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime);
-/* And the session. Prints what failed; out_session->report may be set even then. */
+/* The session, on out_session->runtime. Prints what failed; out_session->report may be set even then. */
+int cli_open_session(const cli_args *args, cli_session *out_session);
+/* Both. */
 int cli_open(const cli_args *args, cli_session *out_session);
 void cli_close(cli_session *session);
 /* What --providers, --threads and --option say. */

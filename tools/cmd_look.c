@@ -75,7 +75,7 @@ int cli_providers(int argc, char **argv)
         return CLI_USAGE;
     gantry_runtime *runtime = NULL;
     int code = cli_open_runtime(&args, &runtime);
-    if (code == CLI_OK)
+    if (code == CLI_OK || code == CLI_PLUGIN)
         print_providers(runtime);
     gantry_runtime_destroy(&runtime, NULL);
     return code;
@@ -117,7 +117,7 @@ int cli_doctor(int argc, char **argv)
     if (!args.providers)
         args.providers = "opencl,cuda-int8,cuda-fp16";
     int code = cli_open_runtime(&args, &runtime);
-    if (code == CLI_OK)
+    if (code == CLI_OK || code == CLI_PLUGIN)
         print_providers(runtime);
     gantry_runtime_destroy(&runtime, NULL);
     return code;

@@ -84,6 +84,21 @@ int cli_run(int argc, char **argv)
     return code;
 }
 
+static int explain(const cli_args *args, cli_session *session)
+{
+    int code = cli_open_session(args, session);
+    if (code != CLI_OK && session->report)
+        cli_print_report(session->report, args->format);
+    if (code != CLI_OK)
+        return code;
+    if (!args->input_count && !args->image_count && !args->seed)
+        return cli_print_report(session->report, args->format);
+    code = cli_bind_inputs(args, session);
+    if (code == CLI_OK)
+        code = execute(args, session);
+    return code == CLI_OK ? report_run(session, args->format) : code;
+}
+
 int cli_explain(int argc, char **argv)
 {
     cli_args args;
@@ -94,19 +109,10 @@ int cli_explain(int argc, char **argv)
         return CLI_USAGE;
     }
     cli_session session = {0};
-    int code = cli_open(&args, &session);
-    bool run = args.input_count || args.image_count || args.seed;
-    if (code != CLI_OK && session.report) {
-        cli_print_report(session.report, args.format);
-    } else if (code == CLI_OK && run) {
-        code = cli_bind_inputs(&args, &session);
-        if (code == CLI_OK)
-            code = execute(&args, &session);
-        if (code == CLI_OK)
-            code = report_run(&session, args.format);
-    } else if (code == CLI_OK) {
-        code = cli_print_report(session.report, args.format);
-    }
+    int opened = cli_open_runtime(&args, &session.runtime), code = opened;
+    /* A plugin that can't be used is a row of the report. */
+    if (opened == CLI_OK || opened == CLI_PLUGIN)
+        code = explain(&args, &session);
     cli_close(&session);
-    return code;
+    return code == CLI_OK ? opened : code;
 }

@@ -76,9 +76,10 @@ static int load_named(const char *spec, gantry_runtime *runtime)
     const char *config = strchr(spec, '=');
     snprintf(path, sizeof path, "%.*s", config ? (int)(config - spec) : (int)strlen(spec), spec);
     gantry_error err = GANTRY_ERROR_INIT;
-    if (gantry_runtime_load_provider(runtime, path, config ? config + 1 : NULL, &err) != GANTRY_OK)
-        fprintf(stderr, "gantry: %s\n", err.message);
-    return CLI_OK;
+    if (gantry_runtime_load_provider(runtime, path, config ? config + 1 : NULL, &err) == GANTRY_OK)
+        return CLI_OK;
+    fprintf(stderr, "gantry: --plugin %s can't be used: %s\n", path, err.message);
+    return CLI_PLUGIN;
 }
 
 int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime)
@@ -86,15 +87,17 @@ int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime)
     gantry_error err = GANTRY_ERROR_INIT;
     if (gantry_runtime_create(NULL, out_runtime, &err) != GANTRY_OK)
         return cli_fail("the runtime can't be created", &err);
+    int code = CLI_OK;
     for (int k = 0; k < args->plugin_count; k++)
-        load_named(args->plugins[k], *out_runtime);
+        if (load_named(args->plugins[k], *out_runtime) != CLI_OK)
+            code = CLI_PLUGIN;
     char names[1024];
     snprintf(names, sizeof names, "%s", args->providers ? args->providers : "");
     char *rest = NULL;
     for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
         if (!is_known(*out_runtime, name))
             find_plugin(*out_runtime, name);
-    return CLI_OK;
+    return code;
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -134,12 +137,12 @@ int cli_model_error(const char *model, const gantry_error *err)
     return stat(model, &about) != 0 || !S_ISREG(about.st_mode) || access(model, R_OK) != 0 ? CLI_FILE : code;
 }
 
-int cli_open(const cli_args *args, cli_session *out_session)
+int cli_open_session(const cli_args *args, cli_session *out_session)
 {
     gantry_error err = GANTRY_ERROR_INIT;
     gantry_options *options = NULL;
-    int code = cli_open_runtime(args, &out_session->runtime);
-    if (code == CLI_OK && gantry_options_create(&options, &err) != GANTRY_OK)
+    int code = CLI_OK;
+    if (gantry_options_create(&options, &err) != GANTRY_OK)
         code = cli_fail("options", &err);
     if (code == CLI_OK)
         code = cli_set_options(args, options);
@@ -149,6 +152,12 @@ int cli_open(const cli_args *args, cli_session *out_session)
         code = cli_model_error(args->model, &err);
     gantry_options_destroy(&options);
     return code;
+}
+
+int cli_open(const cli_args *args, cli_session *out_session)
+{
+    int code = cli_open_runtime(args, &out_session->runtime);
+    return code == CLI_OK ? cli_open_session(args, out_session) : code;
 }
 
 void cli_close(cli_session *session)

@@ -83,7 +83,8 @@ static void print_help(FILE *to)
         fprintf(to, "  gantry %-10s %s\n", COMMANDS[k].name, COMMANDS[k].what);
     fprintf(to, "\n\"gantry COMMAND --help\" says more. Exit codes: 0 done, 1 a check failed, 2 bad use, 3 "
                 "bad model,\n"
-                "4 unsupported, 5 a run failed, 6 a file could not be read or written.\n");
+                "4 unsupported, 5 a run failed, 6 a file could not be read or written, 7 a library of\n"
+                "--plugin cannot be used (explain, providers and doctor still say what they know).\n");
 }
 
 int main(int argc, char **argv)

@@ -58,6 +58,23 @@ Test(cli, exit_codes, .init = write_model, .fini = remove_model)
     check_run("--random 1 --option threads=x", 2, "threads");
 }
 
+/* A library that cannot be used ends a run; what looks goes on, and says so in its exit code. */
+Test(cli, plugins_that_fail, .init = write_model, .fini = remove_model)
+{
+    static const char *const WORDS = "--plugin /nowhere/x.so can't be used: ";
+    check_run("--random 1 --plugin /nowhere/x.so", 7, WORDS);
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "bench %s --random 1 --seconds 0.01 --plugin /nowhere/x.so",
+             model_path);
+    check(arguments, 7, WORDS);
+    snprintf(arguments, sizeof arguments, "explain %s --plugin /nowhere/x.so", model_path);
+    check(arguments, 7, "not asked for, not there");
+    check("providers --plugin /nowhere/x.so", 7, "unavailable");
+    snprintf(arguments, sizeof arguments, "providers --plugin %s/tests/libgantry_fake.so",
+             GANTRY_BUILD_FOLDER);
+    check(arguments, 0, "available");
+}
+
 Test(cli, dims_by_symbol_and_by_place, .init = write_model, .fini = remove_model)
 {
     check_run("--random 1 --dim 'a[0]=3' --dim 'b[0]=3'", 0, "[3,4]");
