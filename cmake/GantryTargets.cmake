@@ -39,6 +39,22 @@ function(gantry_library name folder)
     target_link_libraries(${name} PUBLIC gt_base ${ARG_DEPENDS})
 endfunction()
 
+# gantry_target_pragmas(TARGET): gives what `#pragma GCC target("...")` at the head of a source says as options as well: clang,
+# and with it clang-tidy, does not know that pragma.
+function(gantry_target_pragmas target)
+    get_target_property(sources ${target} SOURCES)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        return()
+    endif()
+    foreach(source ${sources})
+        file(STRINGS ${source} pragma REGEX "^#pragma GCC target" LIMIT_COUNT 1)
+        if(pragma MATCHES "\"(.+)\"")
+            string(REPLACE "," ";-m" options "-m${CMAKE_MATCH_1}")
+            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}")
+        endif()
+    endforeach()
+endfunction()
+
 # gantry_protobuf(TARGET FILE.proto): adds what protoc-c makes of it; sources include "FILE.pb-c.h". Nothing when the file is
 # not there.
 function(gantry_protobuf target proto)

@@ -346,15 +346,16 @@ static gantry_status make_interpolation(cpu_build *build, const resize_plan *pla
 }
 
 /* Floats of an operand that must be known now. */
-static gantry_status read_floats(cpu_build *build, const cpu_tensor *tensor, const char *what,
-                                 double *out_values, int64_t capacity)
+static gantry_status read_floats(cpu_build *build, const cpu_tensor *tensor, const char *what, uint32_t count,
+                                 double *out_values)
 {
     if (!tensor->data)
         return cpu_unsupported(build, "%s is not known before the run; it must be a constant or a shape",
                                what);
-    if (tensor->count > capacity)
-        return cpu_unsupported(build, "%s has %lld elements", what, (long long)tensor->count);
-    for (int64_t k = 0; k < tensor->count; k++)
+    if (tensor->count != count)
+        return cpu_unsupported(build, "%s has %lld elements; %u are needed", what, (long long)tensor->count,
+                               count);
+    for (uint32_t k = 0; k < count; k++)
         out_values[k] = cpu_load_double(tensor->dtype, tensor->data, k);
     return GANTRY_OK;
 }
@@ -400,7 +401,7 @@ static gantry_status plan_axes(cpu_build *build, resize_plan *plan)
 {
     const cpu_tensor *in = &build->inputs[0], *out = &build->outputs[0];
     resize_inputs inputs = find_inputs(build);
-    double values[2 * GANTRY_MAX_RANK];
+    double values[2 * GANTRY_MAX_RANK] = {0};
     uint32_t axes[GANTRY_MAX_RANK], axis_count = in->rank, named;
     const int64_t *names = cpu_ints(build->node, "axes", &named);
     for (uint32_t k = 0; k < in->rank; k++) {
@@ -409,16 +410,18 @@ static gantry_status plan_axes(cpu_build *build, resize_plan *plan)
     }
     if (names)
         axis_count = named;
-    for (uint32_t k = 0; names && k < named && k < GANTRY_MAX_RANK; k++)
+    if (axis_count > in->rank)
+        return cpu_unsupported(build, "%u axes are named of a tensor of rank %u", axis_count, in->rank);
+    for (uint32_t k = 0; names && k < named; k++)
         GT_TRY(cpu_resolve_axis(build, names[k], in->rank, &axes[k]));
     uint32_t attribute_count;
     const float *attribute = cpu_attr_floats(build->node, "scales", &attribute_count);
     if (inputs.sizes) {
-        GT_TRY(read_floats(build, inputs.sizes, "sizes", values, axis_count));
+        GT_TRY(read_floats(build, inputs.sizes, "sizes", axis_count, values));
         GT_TRY(sizes_to_scales(build, plan, axes, axis_count, values));
     } else if (inputs.scales) {
-        GT_TRY(read_floats(build, inputs.scales, "scales", values, axis_count));
-        for (uint32_t k = 0; k < inputs.scales->count; k++)
+        GT_TRY(read_floats(build, inputs.scales, "scales", axis_count, values));
+        for (uint32_t k = 0; k < axis_count; k++)
             plan->axes[axes[k]].scale = (float)values[k];
     } else if (attribute && attribute_count == in->rank) {
         for (uint32_t k = 0; k < in->rank; k++)
@@ -429,8 +432,8 @@ static gantry_status plan_axes(cpu_build *build, resize_plan *plan)
     if (plan->coordinates == TF_CROP_AND_RESIZE) {
         if (!inputs.roi)
             return cpu_unsupported(build, "tf_crop_and_resize needs roi");
-        GT_TRY(read_floats(build, inputs.roi, "roi", values, 2 * axis_count));
-        for (uint32_t k = 0; k < axis_count && inputs.roi->count == 2 * (int64_t)axis_count; k++) {
+        GT_TRY(read_floats(build, inputs.roi, "roi", 2 * axis_count, values));
+        for (uint32_t k = 0; k < axis_count; k++) {
             plan->axes[axes[k]].roi_begin = (float)values[k];
             plan->axes[axes[k]].roi_end = (float)values[axis_count + k];
         }

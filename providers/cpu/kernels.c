@@ -141,7 +141,7 @@ void cpu_nest_make(cpu_nest *nest, uint32_t rank, const int64_t *dims, uint32_t 
     for (uint32_t axis = 0; axis < rank; axis++) {
         if (dims[axis] == 1)
             continue;
-        int64_t axis_strides[CPU_NEST_OPERANDS];
+        int64_t axis_strides[CPU_NEST_OPERANDS] = {0};
         for (uint32_t k = 0; k < operand_count; k++)
             axis_strides[k] = strides[k][axis];
         bool merged = nest->rank && axes_merge(nest, nest->rank - 1, axis_strides, dims[axis]);

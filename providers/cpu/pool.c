@@ -69,7 +69,7 @@ static pool_range range_at(const pool_state *s, int64_t position)
 static int64_t plane_index(const cpu_window *w, const pool_range *r, const int64_t *at, bool column_major)
 {
     int64_t flat = 0;
-    for (uint32_t k = 0; k < w->rank; k++) {
+    for (uint32_t k = 0; k < CPU_MAX_SPATIAL && k < w->rank; k++) {
         uint32_t dim = column_major ? w->rank - 1 - k : k;
         flat = flat * w->in[dim] + r->begin[dim] + at[dim] * r->step[dim];
     }

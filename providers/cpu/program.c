@@ -80,10 +80,14 @@ uint64_t cpu_program_memory(void *self, const gantry_program *handle)
 #define LAST_CHUNK_BYTES ((size_t)32 << 20)
 #define FIRST_CHUNK_BYTES ((size_t)256 << 10)
 
+static cpu_pack_chunk *last_chunk(const cpu_program *program)
+{
+    return &program->chunks.data[program->chunks.count - 1];
+}
+
 static bool add_chunk(cpu_program *program, size_t bytes)
 {
-    size_t size =
-        program->chunks.count ? program->chunks.data[program->chunks.count - 1].bytes * 2 : FIRST_CHUNK_BYTES;
+    size_t size = program->chunks.count ? last_chunk(program)->bytes * 2 : FIRST_CHUNK_BYTES;
     size = size < LAST_CHUNK_BYTES ? size : LAST_CHUNK_BYTES;
     size = size < bytes ? bytes : size;
     cpu_pack_chunk chunk = {cpu_alloc(program->provider, size), size, 0};
@@ -96,13 +100,11 @@ static bool add_chunk(cpu_program *program, size_t bytes)
 /* 64-byte aligned memory that lives as long as the program, or NULL. */
 static void *take_pack(cpu_program *program, size_t bytes)
 {
-    cpu_pack_chunk *last = program->chunks.count ? &program->chunks.data[program->chunks.count - 1] : NULL;
     bytes = (bytes + 63) & ~(size_t)63;
-    if (!last || last->bytes - last->used < bytes) {
-        if (!add_chunk(program, bytes))
-            return NULL;
-        last = &program->chunks.data[program->chunks.count - 1];
-    }
+    bool fits = program->chunks.count && last_chunk(program)->bytes - last_chunk(program)->used >= bytes;
+    if (!fits && !add_chunk(program, bytes))
+        return NULL;
+    cpu_pack_chunk *last = last_chunk(program);
     void *memory = last->memory + last->used;
     last->used += bytes;
     return memory;

@@ -177,6 +177,7 @@ static inline gantry_status fixture_run_once(fixture *f, int threads)
         size_t bytes = fixture_bytes(&f->outputs[k]);
         free(f->out_data[k]);
         f->out_data[k] = malloc(bytes + FIXTURE_GUARD);
+        cr_assert(f->out_data[k]);
         memset(f->out_data[k], 0xA5, bytes + FIXTURE_GUARD);
         memcpy(f->true_dims[k], f->outputs[k].dims, sizeof f->true_dims[k]);
         dims[k] = f->true_dims[k];
@@ -188,6 +189,7 @@ static inline gantry_status fixture_run_once(fixture *f, int threads)
         return GANTRY_OK;
     }
     char *scratch = aligned_alloc(64, (f->kernel.scratch_bytes + 2 * FIXTURE_GUARD) / 64 * 64);
+    cr_assert(scratch && f->kernel.run, "%s has no kernel or no memory", f->node.op);
     memset(scratch, 0xA5, f->kernel.scratch_bytes + FIXTURE_GUARD);
     cpu_call call = {.inputs = f->in_data,
                      .outputs = f->out_data,
@@ -209,15 +211,17 @@ static inline gantry_status fixture_run(fixture *f)
 {
     if (!f->kernel.run && f->kernel.view_of_input == 0 && !f->kernel.name)
         cr_assert_eq(fixture_make(f), GANTRY_OK, "%s: %s", f->node.op, f->error.message);
+    const uint32_t count = f->node.output_count;
     gantry_status many = fixture_run_once(f, 3);
     void *kept[FIXTURE_OPERANDS] = {NULL};
-    for (uint32_t k = 0; k < f->node.output_count; k++) {
+    for (uint32_t k = 0; k < count; k++) {
         kept[k] = f->out_data[k];
         f->out_data[k] = NULL;
     }
     gantry_status one = fixture_run_once(f, 1);
     cr_expect_eq(one, many, "%s: the status depends on the threads", f->node.op);
-    for (uint32_t k = 0; k < f->node.output_count; k++) {
+    for (uint32_t k = 0; k < count; k++) {
+        cr_assert(kept[k] && f->out_data[k]);
         if (one == GANTRY_OK)
             cr_expect_arr_eq(kept[k], f->out_data[k], fixture_bytes(&f->outputs[k]),
                              "%s: output %u depends on the threads", f->node.op, k);

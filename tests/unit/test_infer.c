@@ -150,8 +150,10 @@ static values evaluate(uint32_t count, const char *const *names, const int64_t *
                     symbols[s].i = numbers[k];
                 given[s] = 1;
             }
+    cr_assert(symbols && given);
     values v = {gt_arena_array(&model->arena, exprs->nodes.count, sizeof(gt_scalar)),
                 gt_arena_array(&model->arena, exprs->nodes.count, 1)};
+    cr_assert(v.of && v.known);
     gt_exprs_evaluate(exprs, 0, exprs->nodes.count, symbols, given, v.of, v.known, NULL);
     return v;
 }

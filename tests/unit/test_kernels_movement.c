@@ -270,6 +270,34 @@ static void check_resize(const char *mode, const char *coordinates, int64_t in, 
     free(data);
 }
 
+/* What inference refuses where it knows the ranks reaches the kernel where it does not. */
+static void check_resize_refused(uint32_t axis_count, int64_t size_count, const char *policy)
+{
+    const float data[4] = {0};
+    int64_t dims[] = {1, 1, 2, 2}, out_dims[] = {1, 1, 4, 4}, sizes[20], axes[20];
+    for (int k = 0; k < 20; k++) {
+        sizes[k] = 4;
+        axes[k] = k % 4;
+    }
+    fixture *f = fixture_open("", "Resize", 19);
+    fixture_text(f, "keep_aspect_ratio_policy", policy);
+    fixture_ints(f, "axes", axis_count, axes);
+    fixture_input(f, GANTRY_FLOAT32, 4, dims, data);
+    fixture_no_input(f);
+    fixture_no_input(f);
+    fixture_constant(f, GANTRY_INT64, 1, &size_count, sizes);
+    fixture_output(f, GANTRY_FLOAT32, 4, out_dims);
+    cr_expect_eq(fixture_make(f), GANTRY_UNSUPPORTED, "%u axes, %d sizes", axis_count, (int)size_count);
+    fixture_close(f);
+}
+
+Test(kernels_movement, resize_wants_one_size_for_each_of_its_axes)
+{
+    check_resize_refused(20, 20, "stretch");
+    check_resize_refused(4, 2, "not_larger");
+    check_resize_refused(2, 4, "not_smaller");
+}
+
 Test(kernels_movement, a_constant_image_stays_constant)
 {
     static const char *const modes[] = {"nearest", "linear", "cubic"};
