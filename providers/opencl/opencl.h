@@ -64,8 +64,15 @@ bool opencl_takes_shapes(const gantry_node_view *node, const char *tensor_a, gan
                          gantry_verdict *verdict);
 
 GANTRY_PRINTF(4, 5)
-gantry_status opencl_fail(gantry_error *err, gantry_status status, gantry_stage stage, const char *format,
-                          ...);
+void opencl_fail_fill(gantry_error *err, gantry_status status, gantry_stage stage, const char *format, ...);
+static inline gantry_status opencl_failed(gantry_status status)
+{
+    return status;
+}
+/* Fills *err and gives status. A macro: no compiler looks through a variadic function, and callers then see
+ * that a failure is never GANTRY_OK. */
+#define opencl_fail(err, status, stage, ...)                                                                 \
+    (opencl_fail_fill((err), (status), (stage), __VA_ARGS__), opencl_failed(status))
 /* OK, or an error that names the call and what OpenCL said. */
 gantry_status opencl_check(cl_int result, const char *call, gantry_error *err);
 

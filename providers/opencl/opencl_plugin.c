@@ -9,18 +9,16 @@ GANTRY_MANIFEST("opencl", "0.1.0", "", "an OpenCL ICD loader (libOpenCL.so.1) an
 
 #define MAX_DEVICES 64
 
-gantry_status opencl_fail(gantry_error *err, gantry_status status, gantry_stage stage, const char *format,
-                          ...)
+void opencl_fail_fill(gantry_error *err, gantry_status status, gantry_stage stage, const char *format, ...)
 {
     if (!err || err->struct_bytes < sizeof *err)
-        return status;
+        return;
     va_list args;
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
     err->code = status;
     err->stage = stage;
-    return status;
 }
 
 gantry_status opencl_check(cl_int result, const char *call, gantry_error *err)

@@ -22,13 +22,18 @@ typedef struct place {
     cl_mem memory; /* PLACE_CONSTANT */
 } place;
 
+/* An int8 of the kernel. Not cl_int8, which wants more alignment than calloc gives. */
+typedef struct axis_numbers {
+    cl_int s[8];
+} axis_numbers;
+
 /* What one node's kernel is called with, but for buffers. */
 typedef struct launch {
     const char *kernel;
     cl_uint dimensions; /* 0: nothing to compute */
     size_t size[3];
-    cl_int8 dims, a_strides, b_strides; /* add */
-    cl_uint depth;                      /* matmul */
+    axis_numbers dims, a_strides, b_strides; /* add */
+    cl_uint depth;                           /* matmul */
     cl_ulong a_batch, b_batch;
 } launch;
 
@@ -163,7 +168,7 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
         return out_of_memory(err);
     program->device = device;
     program->graph = args->graph;
-    program->constants = zeroed(args->graph->value_count, sizeof *program->constants);
+    program->constants = zeroed(args->graph->value_count, sizeof(cl_mem));
     status = program->constants ? upload_constants(program, args->constants, err) : out_of_memory(err);
     if (status != GANTRY_OK) {
         program_destroy(self, program);
@@ -185,7 +190,7 @@ static int64_t count_elements(gantry_shape shape)
 }
 
 /* Strides of an operand along the axes of the result, innermost first; 0 where it is broadcast. */
-static void broadcast_strides(gantry_shape operand, gantry_shape result, cl_int8 *out_strides)
+static void broadcast_strides(gantry_shape operand, gantry_shape result, axis_numbers *out_strides)
 {
     int64_t stride = 1;
     memset(out_strides, 0, sizeof *out_strides);
@@ -374,7 +379,7 @@ static gantry_status context_create(void *self, gantry_shaped *shaped, gantry_co
     if (!context)
         return out_of_memory(err);
     context->shaped = shaped;
-    context->kernels = zeroed(count, sizeof *context->kernels);
+    context->kernels = zeroed(count, sizeof(cl_kernel));
     gantry_status status = context->kernels ? GANTRY_OK : out_of_memory(err);
     for (uint32_t n = 0; status == GANTRY_OK && n < count; n++) {
         cl_int result;
@@ -416,7 +421,7 @@ static cl_int set_buffer(cl_kernel kernel, cl_uint *inout_index, gantry_buffer b
 {
     cl_mem memory = buffer.handle;
     cl_ulong offset = buffer.offset_bytes / sizeof(float);
-    cl_int result = set_argument(kernel, inout_index, sizeof memory, &memory);
+    cl_int result = set_argument(kernel, inout_index, sizeof(cl_mem), &memory);
     return result == CL_SUCCESS ? set_argument(kernel, inout_index, sizeof offset, &offset) : result;
 }
 

@@ -362,7 +362,7 @@ static gantry_status do_record(void *arg, gantry_error *err)
 
 static gantry_status event_record(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
-    uint64_t ticket;
+    uint64_t ticket = 0;
     event_task t = {event, times_recorded(event) + 1};
     gantry_status status = push(queue, do_record, &t, sizeof t, true, &ticket, err);
     if (status != GANTRY_OK)

@@ -183,6 +183,7 @@ static inline gantry_status fixture_run_once(fixture *f, int threads)
         dims[k] = f->true_dims[k];
     }
     if (f->kernel.view_of_input >= 0) {
+        cr_assert(f->out_data[0]);
         memcpy(f->out_data[0],
                (const char *)f->in_data[f->kernel.view_of_input] + f->kernel.view_offset_bytes,
                fixture_bytes(&f->outputs[0]));
