@@ -83,14 +83,14 @@ typedef struct cpu_kernel {
     const void *state;
     void (*destroy)(void *state); /* NULL: state is in the arena */
     size_t scratch_bytes;
-    int threads;      /* what it was made for: 1 for small work, else the session's */
     const char *name; /* implementation, for the report: "plain", "jit:avx512_core", "sgemv" */
     const char *isa;  /* "scalar", "avx2", "avx512" ... */
+    int threads;      /* what it was made for: 1 for small work, else the session's */
     gantry_dtype accumulate;
-    double flops;      /* per execution; bytes are added by program.c */
-    int view_of_input; /* >= 0: output 0 is that input, moved nowhere; run is NULL */
-    size_t view_offset_bytes;
+    double flops;        /* per execution; bytes are added by program.c */
     int overwrite_input; /* >= 0: output 0 may share that input's memory */
+    int view_of_input;   /* >= 0: output 0 is that input, moved nowhere; run is NULL */
+    size_t view_offset_bytes;
     /* What one context needs of its own because it is not thread-safe (oneDNN memory objects): bytes that
      * context_init fills and context_destroy empties. context_bytes 0: nothing. */
     size_t context_bytes;

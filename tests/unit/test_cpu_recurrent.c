@@ -37,7 +37,7 @@ static double gate_sum(const layer_case *t, const float *w, const float *r, cons
 static void cell(const layer_case *t, const float *w, const float *r, const float *b, const float *p,
                  const float *x, double *h, double *c)
 {
-    double next[256], reset[256];
+    double next[256], reset[256] = {0};
     int64_t n = t->hidden;
 #define GATE(gates, g, k) gate_sum(t, w, r, b, x, h, gates, g, k, true, true)
     for (int64_t k = 0; k < n && t->op[0] == 'G'; k++)
