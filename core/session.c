@@ -225,10 +225,11 @@ typedef struct source {
 static gantry_status read_model(gantry_session *session, const source *from, gantry_error *err)
 {
     uint64_t begin = gt_now_ns();
-    gantry_status status = from->path
-                               ? gt_onnx_read_file(session->allocator, from->path, NULL, &session->model, err)
-                               : gt_onnx_read_memory(session->allocator, from->bytes, from->size,
-                                                     session->options.base, NULL, &session->model, err);
+    gt_read_limits limits = {.keep_notes = session->for_file != NULL};
+    gantry_status status =
+        from->path ? gt_onnx_read_file(session->allocator, from->path, &limits, &session->model, err)
+                   : gt_onnx_read_memory(session->allocator, from->bytes, from->size, session->options.base,
+                                         NULL, &session->model, err);
     gt_session_phase(session, "read", begin);
     return status;
 }

@@ -67,6 +67,18 @@ typedef struct gt_file {
 
 /* ---- lineage --------------------------------------------------------------------------------- */
 
+typedef struct gt_metadata {
+    const char *key;
+    const char *value;
+} gt_metadata;
+
+/* What a file says of a node that no runtime needs. */
+typedef struct gt_source_notes {
+    const char *doc; /* "" when there is none */
+    uint32_t count;
+    const gt_metadata *metadata;
+} gt_source_notes;
+
 /* One node of the file, whatever became of it. name is unique and stable: the file's name, else "OP_k" by
  * position; bodies are prefixed "outer.role.", functions "caller/". */
 typedef struct gt_source {
@@ -76,6 +88,7 @@ typedef struct gt_source {
     const char *removed_by; /* NULL while some node still computes it; else "folded", "identity", "dead",
                                "at_bind", "inlined" ... */
     const char *removed_pass;
+    const gt_source_notes *notes; /* NULL: none, or not asked for */
     uint32_t
         holders; /* private: nodes whose lineage names it; see gt_lineage_join and gt_graph_remove_node */
 } gt_source;
@@ -195,11 +208,6 @@ struct gt_graph {
     gt_shape_check *checks;
     uint32_t check_count, check_capacity;
 };
-
-typedef struct gt_metadata {
-    const char *key;
-    const char *value;
-} gt_metadata;
 
 typedef struct gt_opset {
     const char *domain;
@@ -357,6 +365,7 @@ typedef struct gt_read_limits {
     uint32_t max_depth; /* nested graphs and messages; default 64 */
     uint32_t max_nodes; /* default 4,000,000 */
     uint64_t max_bytes; /* of the model file; default 1 << 40 */
+    bool keep_notes;    /* doc strings and metadata of nodes are read, into gt_source.notes */
 } gt_read_limits;
 
 /* Reads a model. path or (bytes, size); base is where external data of a model from memory lies (NULL:

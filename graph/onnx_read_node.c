@@ -50,11 +50,36 @@ static gantry_status name_nodes(gt_reader *reader, const gt_scope *scope, GtOnnx
     return GANTRY_OK;
 }
 
+/* *out_notes stays NULL where there are none. */
+static gantry_status read_notes(gt_reader *reader, const GtOnnx__Node *node,
+                                const gt_source_notes **out_notes)
+{
+    gt_arena *arena = &reader->model->arena;
+    *out_notes = NULL;
+    if (!node->doc_string.len && !node->n_metadata_props)
+        return GANTRY_OK;
+    gt_source_notes *notes = GT_ARENA_NEW(arena, gt_source_notes);
+    gt_metadata *metadata = GT_ARENA_ARRAY(arena, gt_metadata, node->n_metadata_props);
+    if (!notes || !metadata)
+        return gt_read_no_memory(reader);
+    *notes = (gt_source_notes){gt_read_text(reader, arena, node->doc_string),
+                               (uint32_t)node->n_metadata_props, metadata};
+    bool fits = notes->doc != NULL;
+    for (size_t k = 0; k < node->n_metadata_props && fits; k++) {
+        metadata[k].key = gt_read_text(reader, arena, node->metadata_props[k]->key);
+        metadata[k].value = gt_read_text(reader, arena, node->metadata_props[k]->value);
+        fits = metadata[k].key && metadata[k].value;
+    }
+    *out_notes = notes;
+    return fits ? GANTRY_OK : gt_read_no_memory(reader);
+}
+
 static gantry_status add_source(gt_reader *reader, const GtOnnx__Node *node, const char *name)
 {
     gt_arena *arena = &reader->model->arena;
     gt_source source = {.name = name, .op = NULL, .domain = ""};
     source.op = gt_read_text(reader, arena, node->op_type);
+    GT_TRY(read_notes(reader, node, &source.notes));
     if (node->domain.len && !gt_bytes_are(node->domain, "ai.onnx"))
         source.domain = gt_read_text(reader, arena, node->domain);
     if (!source.op || !source.domain || !gt_vec_push(reader->allocator, &reader->model->sources, source))

@@ -49,6 +49,8 @@ typedef enum field_kind {
     FLOATS,
     ONE, /* one message */
     MANY,
+    NOTE, /* BYTES, and MANY, that are dropped unless notes are asked for */
+    NOTES,
     RAW,  /* a tensor's raw_data: noted, not in the skeleton */
     TYPED /* a tensor's typed values: noted, not in the skeleton */
 } field_kind;
@@ -95,8 +97,10 @@ static const message_rule rules[MESSAGE_COUNT] = {
                [3] = {BYTES, 0},
                [4] = {BYTES, 0},
                [5] = {MANY, ATTRIBUTE},
+               [6] = {NOTE, 0},
                [7] = {BYTES, 0},
-               [8] = {BYTES, 0}}},
+               [8] = {BYTES, 0},
+               [9] = {NOTES, ENTRY}}},
     [ATTRIBUTE] = {"AttributeProto",
                    sizeof(GtOnnx__Attribute),
                    {[1] = {BYTES, 0},
@@ -391,6 +395,16 @@ static gantry_status open_field(scanner *s, message_kind message, const gt_onnx_
     return open_message(s, message, field->payload_begin, field->payload_end);
 }
 
+static field_rule rule_of(const scanner *s, uint8_t message, uint32_t number)
+{
+    field_rule rule = number < FIELD_COUNT ? rules[message].fields[number] : (field_rule){0};
+    if (rule.kind == NOTE)
+        rule.kind = s->limits->keep_notes ? BYTES : DROPPED;
+    else if (rule.kind == NOTES)
+        rule.kind = s->limits->keep_notes ? MANY : DROPPED;
+    return rule;
+}
+
 static gantry_status scan_field(scanner *s, uint64_t *inout_at)
 {
     frame *f = &s->frames[s->depth - 1];
@@ -399,7 +413,7 @@ static gantry_status scan_field(scanner *s, uint64_t *inout_at)
     const char *wrong = gt_onnx_next_field(s->bytes, f->end, inout_at, &field);
     if (wrong)
         return fail_at(s, at, wrong);
-    field_rule rule = field.number < FIELD_COUNT ? rules[f->message].fields[field.number] : (field_rule){0};
+    field_rule rule = rule_of(s, f->message, field.number);
     if (!(wire_types[rule.kind] >> field.wire & 1)) {
         char text[100];
         snprintf(text, sizeof text, "field %u has wire type %u, which is not its type", field.number,

@@ -112,17 +112,22 @@ static const char *fixed_metadata(const gt_model *model, const char *key)
     return "";
 }
 
-static gantry_status add_entry(gt_writer *writer, GtOnnx__Model *to, const char *key, const char *value)
+gantry_status gt_write_entry(gt_writer *writer, const char *key, const char *value,
+                             GtOnnx__StringStringEntry **out_entry)
 {
-    GtOnnx__StringStringEntry *entry =
+    GtOnnx__StringStringEntry *entry = *out_entry =
         GT_WRITE_NEW(writer, GtOnnx__StringStringEntry, GT_ONNX__STRING_STRING_ENTRY__INIT);
-    if (!entry)
+    if (!entry || !value)
         return gt_write_no_memory(writer);
     entry->has_key = entry->has_value = true;
     entry->key = gt_write_text(key);
     entry->value = gt_write_text(value);
-    to->metadata_props[to->n_metadata_props++] = entry;
     return GANTRY_OK;
+}
+
+static gantry_status add_entry(gt_writer *writer, GtOnnx__Model *to, const char *key, const char *value)
+{
+    return gt_write_entry(writer, key, value, &to->metadata_props[to->n_metadata_props++]);
 }
 
 /* Who made the model that this one was made from; that of the first of several turns stays. */

@@ -157,6 +157,33 @@ static GtOnnx__Node *new_node(gt_writer *writer, const char *name, const char *d
     return node;
 }
 
+/* Of the file's node that has its name; what a rewrite made has none. */
+static const gt_source_notes *notes_of(const gt_writer *writer, const gt_node *node)
+{
+    for (uint32_t k = 0; k < node->lineage.count; k++) {
+        const gt_source *source = &writer->model->sources.data[node->lineage.sources[k]];
+        if (strcmp(source->name, node->name) == 0)
+            return source->notes;
+    }
+    return NULL;
+}
+
+static gantry_status write_notes(gt_writer *writer, const gt_node *from, GtOnnx__Node *to)
+{
+    const gt_source_notes *notes = notes_of(writer, from);
+    if (!notes)
+        return GANTRY_OK;
+    to->has_doc_string = notes->doc[0] != 0;
+    to->doc_string = gt_write_text(notes->doc);
+    to->metadata_props = GT_ARENA_ARRAY(&writer->arena, GtOnnx__StringStringEntry *, notes->count);
+    if (!to->metadata_props)
+        return gt_write_no_memory(writer);
+    for (uint32_t k = 0; k < notes->count; k++)
+        GT_TRY(gt_write_entry(writer, notes->metadata[k].key, notes->metadata[k].value,
+                              &to->metadata_props[to->n_metadata_props++]));
+    return GANTRY_OK;
+}
+
 static gantry_status write_node(gt_writer *writer, gt_written *written, const gt_node *from,
                                 GtOnnx__Node **out_node)
 {
@@ -169,6 +196,7 @@ static gantry_status write_node(gt_writer *writer, gt_written *written, const gt
     node->n_output = from->output_count;
     GT_TRY(write_names(writer, written, from->inputs, from->input_count, &node->input));
     GT_TRY(write_names(writer, written, from->outputs, from->output_count, &node->output));
+    GT_TRY(write_notes(writer, from, node));
     return write_attributes(writer, written, from, node);
 }
 

@@ -73,6 +73,9 @@ void gt_written_free(gt_written *written);
 
 /* ---- messages */
 
+/* value NULL: out of memory. */
+gantry_status gt_write_entry(gt_writer *writer, const char *key, const char *value,
+                             GtOnnx__StringStringEntry **out_entry);
 gantry_status gt_write_graph(gt_writer *writer, gt_written *written, GtOnnx__Graph **out_graph);
 /* name, type and shape; a value nobody knows the type of gives a name alone. */
 gantry_status gt_write_value_info(gt_writer *writer, const gt_written *written, uint32_t value,

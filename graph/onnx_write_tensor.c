@@ -74,18 +74,6 @@ static bool goes_outside(const gt_writer *writer, const gt_constant *constant)
     return writer->options->external_name && constant->dtype != GANTRY_STRING && constant->bytes >= least;
 }
 
-static GtOnnx__StringStringEntry *new_entry(gt_writer *writer, const char *key, const char *value)
-{
-    GtOnnx__StringStringEntry *entry =
-        GT_WRITE_NEW(writer, GtOnnx__StringStringEntry, GT_ONNX__STRING_STRING_ENTRY__INIT);
-    if (!entry || !value)
-        return NULL;
-    entry->has_key = entry->has_value = true;
-    entry->key = gt_write_text(key);
-    entry->value = gt_write_text(value);
-    return entry;
-}
-
 static const char *number_text(gt_writer *writer, uint64_t number)
 {
     char text[24];
@@ -99,12 +87,12 @@ static gantry_status set_external(gt_writer *writer, GtOnnx__Tensor *tensor, uin
     uint64_t alignment = bytes >= LARGE_BYTES ? LARGE_ALIGNMENT : SMALL_ALIGNMENT;
     uint64_t offset = (writer->result->external_bytes + alignment - 1) / alignment * alignment;
     gt_external_place place = {constant, offset};
-    GtOnnx__StringStringEntry *entries[] = {new_entry(writer, "location", writer->options->external_name),
-                                            new_entry(writer, "offset", number_text(writer, offset)),
-                                            new_entry(writer, "length", number_text(writer, bytes))};
+    GtOnnx__StringStringEntry *entries[3];
+    GT_TRY(gt_write_entry(writer, "location", writer->options->external_name, &entries[0]));
+    GT_TRY(gt_write_entry(writer, "offset", number_text(writer, offset), &entries[1]));
+    GT_TRY(gt_write_entry(writer, "length", number_text(writer, bytes), &entries[2]));
     tensor->external_data = gt_arena_copy(&writer->arena, entries, sizeof entries);
-    if (!entries[0] || !entries[1] || !entries[2] || !tensor->external_data ||
-        !gt_vec_push(writer->allocator, &writer->external, place))
+    if (!tensor->external_data || !gt_vec_push(writer->allocator, &writer->external, place))
         return gt_write_no_memory(writer);
     tensor->n_external_data = 3;
     tensor->has_data_location = true;

@@ -41,10 +41,11 @@ TestSuite(onnx_write, .init = begin, .fini = end);
 
 static void read_model(wire w)
 {
+    static const gt_read_limits limits = {.keep_notes = true};
     cr_assert_lt(kept_count, 64);
     kept[kept_count++] = w;
     gt_model_destroy(&model);
-    GOOD(gt_onnx_read_memory(&allocator, w.data, w.size, NULL, NULL, &model, &error));
+    GOOD(gt_onnx_read_memory(&allocator, w.data, w.size, NULL, &limits, &model, &error));
 }
 
 static void infer(void)
@@ -377,6 +378,28 @@ Test(onnx_write, names_and_metadata_stay)
         cr_assert_str_eq(model->metadata.data[k].key, wanted[k][0]);
         cr_assert_str_eq(model->metadata.data[k].value, wanted[k][1]);
     }
+}
+
+/* Exporters say there where a node comes from. */
+Test(onnx_write, notes_on_nodes_stay)
+{
+    wire g = small_graph(), n = onnx_node("Relu", "relu", "x", "t");
+    wire_text(&n, 6, "line 12");
+    onnx_entry(&n, 9, "module", "encoder.0");
+    onnx_entry(&n, 9, "stack", "");
+    wire_message(&g, GRAPH_NODE, n);
+    put_node(&g, "Abs", "abs", "t", "y");
+    read_and_round_trip(onnx_model(g));
+    const gt_source *relu = &model->sources.data[0], *abs = &model->sources.data[1];
+    cr_assert_str_eq(relu->notes->doc, "line 12");
+    cr_assert_eq(relu->notes->count, 2);
+    cr_assert_str_eq(relu->notes->metadata[0].key, "module");
+    cr_assert_str_eq(relu->notes->metadata[0].value, "encoder.0");
+    cr_assert_str_eq(relu->notes->metadata[1].value, "");
+    cr_assert_null(abs->notes);
+    gt_model_destroy(&model);
+    GOOD(gt_onnx_read_memory(&allocator, kept[0].data, kept[0].size, NULL, NULL, &model, &error));
+    cr_assert_null(model->sources.data[0].notes);
 }
 
 /* What depends on named extents has a name; what depends on an input's unnamed one is left open. */
