@@ -10,7 +10,6 @@
 #define ROWS_ISA "avx2"
 #define ROWS_SLEEF(f, u) Sleef_##f##f8_##u
 #define ROWS_OWN_F16
-#define ROWS_FMA(x, y, z) _mm256_fmadd_ps(x, y, z)
 #include "half.h"
 
 static void f16_to_f32(const uint16_t *in, float *out, int64_t n)

@@ -9,9 +9,7 @@
 #define ROWS_VECTOR __m512
 #define ROWS_ISA "avx512"
 #define ROWS_SLEEF(f, u) Sleef_##f##f16_##u
-#define ROWS_SCALE _mm512_scalef_ps
 #define ROWS_OWN_F16
-#define ROWS_FMA(x, y, z) _mm512_fmadd_ps(x, y, z)
 #include "half.h"
 
 static void f16_to_f32(const uint16_t *in, float *out, int64_t n)

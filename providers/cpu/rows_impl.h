@@ -1,7 +1,6 @@
 /* The loops of rows.h for one instruction set. The including file sets the target before any header, and
  * defines ROWS_WIDTH   floats of a vector        ROWS_NAME    suffix of the table ROWS_ISA     text for the
- * report       ROWS_SLEEF(f, u)  the SLEEF function of that width ROWS_VECTOR  the intrinsic vector type
- * and may define ROWS_FMA(a, b, c)  a * b + c, rounded once      ROWS_SCALE(x, n)  x * 2^n for whole n */
+ * report       ROWS_SLEEF(f, u)  the SLEEF function of that width ROWS_VECTOR  the intrinsic vector type */
 #include "half.h"
 #include "rows.h"
 
@@ -10,6 +9,8 @@
 typedef ROWS_VECTOR vf;
 typedef float vf_unaligned __attribute__((vector_size(ROWS_WIDTH * 4), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(ROWS_WIDTH * 4)));
+#define VECTOR_LANES ROWS_WIDTH
+#include "vector_exp.h"
 
 static inline vf load(const float *p)
 {
@@ -33,43 +34,12 @@ static inline vf pick(vi mask, vf yes, vf no)
 
 static inline vf vexp(vf x)
 {
-    return ROWS_SLEEF(exp, u10)(x);
+    return vector_exp(x);
 }
 
 static inline vf vmagnitude(vf x)
 {
     return (vf)((vi)x & 0x7fffffff);
-}
-
-#ifndef ROWS_FMA
-#define ROWS_FMA(a, b, c) ((a) * (b) + (c))
-#endif
-
-#ifndef ROWS_SCALE
-/* In two steps, so that each power of two is a normal number; n is at most 300 from 0. */
-static inline vf scale(vf x, vf n)
-{
-    vi whole = __builtin_convertvector(n, vi), half = whole >> 1;
-    vf first = (vf)((half + 127) << 23), second = (vf)((whole - half + 127) << 23);
-    return x * first * second;
-}
-#define ROWS_SCALE scale
-#endif
-
-/* exp of x <= 0 (and of NaN): 2^n * (1 + r + r^2 q(r)) with x = n ln 2 + r, |r| <= ln 2 / 2; error of the
- * polynomial 3e-9. A third of what SLEEF's takes, which scales with care for large x. */
-static inline vf vexp_of_negative(vf x)
-{
-    const vf round = all(12582912.0f); /* 1.5 * 2^23: adding it leaves the whole part */
-    x = pick(x < -110.0f, all(-110.0f), x);
-    vf n = ROWS_FMA(x, all(1.44269504f), round) - round;
-    vf r = ROWS_FMA(n, all(-0.693145752f), x);
-    r = ROWS_FMA(n, all(-1.42860677e-6f), r);
-    vf q = ROWS_FMA(all(0.00138145395f), r, all(0.00836874545f));
-    q = ROWS_FMA(q, r, all(0.0416683890f));
-    q = ROWS_FMA(q, r, all(0.166665211f));
-    q = ROWS_FMA(q, r, all(0.499999940f));
-    return ROWS_SCALE(ROWS_FMA(r * r, q, r) + 1.0f, n);
 }
 
 /* The normal distribution function, by what is left of it at -|x|: exp(-x^2 / 2) p(|x|) / q(|x|), error of
@@ -78,26 +48,20 @@ static inline vf vnormal(vf x)
 {
     vf a = vmagnitude(x);
     a = pick(a > 16.0f, all(16.0f), a);
-    vf p = ROWS_FMA(all(0.0103771891f), a, all(0.0887216553f));
-    vf q = ROWS_FMA(all(0.0260808822f), a, all(0.221061051f));
-    p = ROWS_FMA(p, a, all(0.302705437f));
-    q = ROWS_FMA(q, a, all(0.797112942f));
-    p = ROWS_FMA(p, a, all(0.5f));
-    q = ROWS_FMA(q, a, all(1.40329528f));
-    q = ROWS_FMA(q, a, all(1.0f));
-    vf rest = vexp_of_negative(-0.5f * a * a) * p / q;
+    vf p = vector_multiply_add(all(0.0103771891f), a, all(0.0887216553f));
+    vf q = vector_multiply_add(all(0.0260808822f), a, all(0.221061051f));
+    p = vector_multiply_add(p, a, all(0.302705437f));
+    q = vector_multiply_add(q, a, all(0.797112942f));
+    p = vector_multiply_add(p, a, all(0.5f));
+    q = vector_multiply_add(q, a, all(1.40329528f));
+    q = vector_multiply_add(q, a, all(1.0f));
+    vf rest = vexp(-0.5f * a * a) * p / q;
     return pick(x > 0, 1.0f - rest, rest);
 }
 
 static inline vf vexpm1(vf x)
 {
     return ROWS_SLEEF(expm1, u10)(x);
-}
-
-/* exp of a large negative argument is 0 and of NaN is NaN, so no case needs care. */
-static inline vf vsigmoid(vf x)
-{
-    return 1.0f / (1.0f + vexp(-x));
 }
 
 /* erf(x / sqrt 2) within 6e-7: x times a polynomial of the square on [-3.5, 3.5], least worst error, in
@@ -111,9 +75,9 @@ static inline vf verf_coarse(vf x)
     x *= 0.70710678118654752f;
     x = pick(x > most, all(most), x);
     x = pick(x < -most, all(-most), x);
-    vf u = ROWS_FMA(x * x, all(2 / (most * most)), all(-1.0f)), y = all(c[0]);
+    vf u = vector_multiply_add(x * x, all(2 / (most * most)), all(-1.0f)), y = all(c[0]);
     for (int k = 1; k < 13; k++)
-        y = ROWS_FMA(y, u, all(c[k]));
+        y = vector_multiply_add(y, u, all(c[k]));
     return y * x;
 }
 
@@ -188,8 +152,8 @@ VECTOR(exp, vexp(x))
 VECTOR(log, ROWS_SLEEF(log, u10)(x))
 VECTOR(erf, ROWS_SLEEF(erf, u10)(x))
 VECTOR(tanh, ROWS_SLEEF(tanh, u10)(x))
-VECTOR(sigmoid, vsigmoid(x))
-VECTOR(silu, x *vsigmoid(x *p0))
+VECTOR(sigmoid, vector_sigmoid(x))
+VECTOR(silu, vector_silu(x, p0))
 VECTOR(elu, pick(x < 0, p0 *vexpm1(x), x))
 VECTOR(celu, pick(x < 0, p0 *vexpm1(x / p0), x))
 VECTOR(selu, p1 *pick(x > 0, x, p0 *vexpm1(x)))
@@ -380,7 +344,7 @@ static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
     vf sum = {0};
     int64_t k = 0;
     for (; k + ROWS_WIDTH <= n; k += ROWS_WIDTH) {
-        vf e = vexp_of_negative(load(in + k) - shift);
+        vf e = vexp(load(in + k) - shift);
         store(out + k, e);
         sum += e;
     }
@@ -389,7 +353,7 @@ static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
     if (k < n) {
         float rest[ROWS_WIDTH] = {0};
         memcpy(rest, in + k, (size_t)(n - k) * sizeof *rest);
-        store(rest, vexp_of_negative(load(rest) - shift));
+        store(rest, vexp(load(rest) - shift));
         memcpy(out + k, rest, (size_t)(n - k) * sizeof *rest);
         for (int64_t j = 0; j < n - k; j++)
             lanes[j] += rest[j];
