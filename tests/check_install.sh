@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build/release} model=$PWD/tests/data/consumer/add.onnx
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-fail() { echo "check_install: $*"; exit 1; }
+fail() { echo "check_install: $*" >&2; exit 1; }
 
 cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { tail -n 5 "$work/install.log"; fail "cmake --install failed"; }
 mv "$work/first" "$work/moved"
