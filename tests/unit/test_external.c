@@ -38,7 +38,7 @@ static const char *inside(const char *name)
 
 static void begin(void)
 {
-    strcpy(root, "/tmp/gantry-external-XXXXXX");
+    snprintf(root, sizeof root, "/tmp/gantry-external-XXXXXX");
     cr_assert(mkdtemp(root));
     snprintf(folder, sizeof folder, "%s/model", root);
     cr_assert_eq(mkdir(folder, 0700), 0);

@@ -398,7 +398,7 @@ Test(fake, inputs_that_it_reads_on_the_host)
     OK(test_device_run(device, &a, &b, NULL, 0, NULL));
     OK(test_device_get(device, out, b, 32));
     OK(test_device_sync(device));
-    cr_assert_eq(memcmp(out, eight, sizeof out), 0);
+    cr_assert_eq(memcmp((const void *)out, (const void *)eight, sizeof out), 0);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */

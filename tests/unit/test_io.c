@@ -1,5 +1,6 @@
 /* The file formats of the command line against files that numpy, onnx and Pillow wrote
  * (tests/data/io/make.py). */
+#include "providers/cpu/half.h"
 #include "tools/io/tensor_io.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +18,7 @@ static char folder[64];
 
 static void make_folder(void)
 {
-    strcpy(folder, "/tmp/gantry-io-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/gantry-io-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
 }
 
@@ -47,7 +48,7 @@ static double element(const io_tensor *t, uint64_t k)
 {
     switch (t->dtype) {
     case GANTRY_FLOAT16:
-        return (double)((const _Float16 *)t->data)[k];
+        return (double)cpu_f16_to_f32(((const uint16_t *)t->data)[k]);
     case GANTRY_FLOAT32:
         return ((const float *)t->data)[k];
     case GANTRY_COMPLEX64:

@@ -381,7 +381,7 @@ Test(kernels_elementwise, floats_become_integers_without_undefined_behaviour)
     const int64_t wide[] = {1, -1, 0, INT64_MAX, INT64_MIN, 3000000000, -3000000000, 300};
     int32_t i32[8];
     int64_t i64[8];
-    uint8_t truth[8];
+    uint8_t truth[8] = {0};
     convert(GANTRY_FLOAT32, GANTRY_INT32, 8, in, i32, 1);
     convert(GANTRY_FLOAT32, GANTRY_INT64, 8, in, i64, 1);
     convert(GANTRY_FLOAT32, GANTRY_BOOL, 8, in, truth, 1);

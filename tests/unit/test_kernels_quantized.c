@@ -38,7 +38,8 @@ Test(kernels_quantized, divides_and_does_not_multiply_by_the_inverse)
 {
     enum { COUNT = 20000 };
     float *x = malloc(COUNT * sizeof *x);
-    uint8_t *out = malloc(COUNT);
+    uint8_t *out = calloc(COUNT, 1);
+    cr_assert(x && out);
     fixture_fill(x, COUNT, -4, 12, 5);
     for (int s = 0; s < 20; s++) {
         float scale = 0.0371f + 0.0013f * (float)s;

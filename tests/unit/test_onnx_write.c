@@ -272,12 +272,13 @@ Test(onnx_write, a_constant_of_every_type_comes_back)
     uint8_t bytes[16 * 3];
     const int64_t three[] = {3};
     char name[16], inputs[200] = "x";
+    int used = 1;
     for (size_t k = 0; k < sizeof bytes; k++)
         bytes[k] = (uint8_t)(k % 2); /* bools too */
     wire g = small_graph();
     for (int type = 1; type < GANTRY_DTYPE_COUNT; type++) {
         snprintf(name, sizeof name, "c%d", type);
-        strcat(strcat(inputs, ","), name);
+        used += snprintf(inputs + used, sizeof inputs - (size_t)used, ",%s", name);
         wire t = onnx_tensor(name, type, 1, three);
         for (int k = 0; type == GANTRY_STRING && k < 3; k++)
             wire_text(&t, 6, k == 1 ? "" : "text");
@@ -779,7 +780,7 @@ static const char *inside(const char *name)
 static void begin_files(void)
 {
     begin();
-    strcpy(folder, "/tmp/gantry-write-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/gantry-write-XXXXXX");
     cr_assert(mkdtemp(folder));
     wire m = large_model();
     FILE *file = fopen(inside("in.onnx"), "wb");

@@ -248,7 +248,7 @@ Test(opencl, events_order_two_queues)
     OK(d->event_wait(d->self, other, end, &error));
     OK(d->copy(d->self, other, GANTRY_COPY_TO_HOST, (gantry_buffer){out, 0}, y, sizeof out, &error));
     OK(d->queue_sync(d->self, other, &error));
-    cr_assert_eq(memcmp(in, out, sizeof in), 0);
+    cr_assert_eq(memcmp((const void *)in, (const void *)out, sizeof in), 0);
     OK(d->event_elapsed(d->self, begin, end, &ns));
     cr_assert(ns >= 0 && ns < 1e9, "%g", ns);
     OK(d->event_sync(d->self, end, &error));

@@ -27,7 +27,7 @@ static const char *inside(const char *name)
 static void begin(void)
 {
     error = (gantry_error)GANTRY_ERROR_INIT;
-    strcpy(folder, "/tmp/gantry-optimize-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/gantry-optimize-XXXXXX");
     cr_assert(mkdtemp(folder));
     cr_assert_eq(gantry_runtime_create(NULL, &runtime, &error), GANTRY_OK, "%s", error.message);
     cr_assert_eq(gantry_options_create(&options, &error), GANTRY_OK);
