@@ -51,24 +51,34 @@ typedef struct cpu_conv_target {
     int64_t block;              /* of output channels */
 } cpu_conv_target;
 
+/* Winograd's schemes (conv_winograd.h). */
+typedef enum cpu_conv_scheme {
+    CPU_CONV_TILE_2,
+    CPU_CONV_TILE_4,
+    CPU_CONV_TILE_4_STRIDE_2,
+    CPU_CONV_SCHEME_COUNT
+} cpu_conv_scheme;
+
 /* The inner loops for one instruction set (conv_loops_impl.h). Tables are immutable. */
 typedef struct cpu_conv_loops {
     const char *isa;
     int width;     /* floats of a vector, channels of a block */
     int max_panel; /* vectors */
-    /* Transforms one channel block (x) of a tile; [m == 4]. */
-    void (*input[2])(const cpu_conv_source *source, const float *x, float *v, int64_t v_point);
+    /* Transforms one channel block (x) of a tile. */
+    void (*input[CPU_CONV_SCHEME_COUNT])(const cpu_conv_source *source, const float *x, float *v,
+                                         int64_t v_point);
     /* m [panel][tiles] = v [channels][tiles] * u [channels][panel]; m_vector: floats between vectors of m */
     void (*multiply)(const float *v, int64_t v_block, int64_t tiles, const float *u, int64_t channels,
                      int panel, float *m, int64_t m_vector);
     /* Transforms one vector of a tile back and stores it. False, and nothing is stored, when a sum is not
      * finite. */
-    bool (*output[2])(const cpu_conv_finish *f, const float *m, int64_t m_point,
-                      const cpu_conv_target *target);
+    bool (*output[CPU_CONV_SCHEME_COUNT])(const cpu_conv_finish *f, const float *m, int64_t m_point,
+                                          const cpu_conv_target *target);
     /* The same vector by the definition: what not finite inputs give. u: the panel's weights at this vector.
      */
-    void (*direct[2])(const cpu_conv_finish *f, const cpu_conv_source *source, int64_t channels,
-                      const float *u, int panel, const cpu_conv_target *target);
+    void (*direct[CPU_CONV_SCHEME_COUNT])(const cpu_conv_finish *f, const cpu_conv_source *source,
+                                          int64_t channels, const float *u, int panel,
+                                          const cpu_conv_target *target);
     /* Finishes one channel block of count * spread neighbouring pixels (not POSTS), where pixel j comes from
      * m[j % spread] [j / spread]; m_vector floats lie between the m. The residual may be NULL. */
     void (*finish)(const cpu_conv_finish *f, const float *m, int64_t m_vector, int64_t spread, int64_t count,

@@ -186,6 +186,51 @@ static void input_block_2(const float *x, int64_t row, float *v, int64_t v_point
         input_row_2(s[i], v + i * 4 * v_point, v_point);
 }
 
+/* Stride 2, a row: the even columns for +-1/2, +-5/4 and infinity, then the odd ones as they are. */
+INLINE void input_row_4_stride_2(const vf *s, float *v, int64_t v_point)
+{
+    vf even = fnma3(all(1.5625f), s[0], s[4]), odd = fnma3(all(1.5625f), s[2], s[6]);
+    store(v, fma3(all(0.5f), even, odd));
+    store(v + v_point, fnma3(all(0.5f), even, odd));
+    even = fnma3(all(0.25f), s[0], s[4]), odd = fnma3(all(0.25f), s[2], s[6]);
+    store(v + 2 * v_point, fma3(all(1.25f), even, odd));
+    store(v + 3 * v_point, fnma3(all(1.25f), even, odd));
+    store(v + 4 * v_point, fma3(all(0.390625f), s[0], fnma3(all(1.8125f), s[4], s[8])));
+    EACH (j, 4)
+        store(v + (5 + j) * v_point, s[2 * j + 1]);
+}
+
+/* The two rows of points for +-root; square is the square of the other root. */
+INLINE void input_rows_4_stride_2(const float *x, int64_t row, float root, float square, float *v,
+                                  int64_t v_point)
+{
+    vf plus[9], minus[9];
+    EACH (j, 9) {
+        vf even = fnma3(all(square), load(x + j * W), load(x + 4 * row + j * W));
+        vf odd = fnma3(all(square), load(x + 2 * row + j * W), load(x + 6 * row + j * W));
+        plus[j] = fma3(all(root), even, odd);
+        minus[j] = fnma3(all(root), even, odd);
+    }
+    input_row_4_stride_2(plus, v, v_point);
+    input_row_4_stride_2(minus, v + 9 * v_point, v_point);
+}
+
+static void input_block_4_stride_2(const float *x, int64_t row, float *v, int64_t v_point)
+{
+    vf s[9];
+    input_rows_4_stride_2(x, row, 0.5f, 1.5625f, v, v_point);
+    input_rows_4_stride_2(x, row, 1.25f, 0.25f, v + 18 * v_point, v_point);
+    EACH (j, 9)
+        s[j] = fma3(all(0.390625f), load(x + j * W),
+                    fnma3(all(1.8125f), load(x + 4 * row + j * W), load(x + 8 * row + j * W)));
+    input_row_4_stride_2(s, v + 36 * v_point, v_point);
+    for (int i = 0; i < 4; i++) {
+        EACH (j, 9)
+            s[j] = load(x + (2 * i + 1) * row + j * W);
+        input_row_4_stride_2(s, v + (45 + 9 * i) * v_point, v_point);
+    }
+}
+
 typedef void (*input_block_fn)(const float *x, int64_t row, float *v, int64_t v_point);
 
 /* A tile that reaches over the edge is copied, with zeros around what is inside. */
@@ -196,7 +241,7 @@ INLINE void input_tile(const int side, const input_block_fn block, const cpu_con
         block(x + s->first, s->row, v, v_point);
         return;
     }
-    float buffer[36 * W] __attribute__((aligned(64)));
+    float buffer[81 * W] __attribute__((aligned(64)));
     EACH (k, side * side)
         store(buffer + k * W, all(0));
     for (int64_t i = s->top; i < s->bottom; i++)
@@ -213,6 +258,11 @@ static void input_4(const cpu_conv_source *s, const float *x, float *v, int64_t 
 static void input_2(const cpu_conv_source *s, const float *x, float *v, int64_t v_point)
 {
     input_tile(4, input_block_2, s, x, v, v_point);
+}
+
+static void input_4_stride_2(const cpu_conv_source *s, const float *x, float *v, int64_t v_point)
+{
+    input_tile(9, input_block_4_stride_2, s, x, v, v_point);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -448,68 +498,122 @@ static bool output_2(const cpu_conv_finish *f, const float *m, int64_t m_point, 
     return true;
 }
 
-/* ---- by the definition ----------------------------------------------------------------------- */
-
-/* The weights themselves, from their transform: g = L U L' with L the left inverse of G that needs the fewest
- * points. Each is right to a rounding or two of the largest. */
-INLINE void restore_weights(const int m, const float *u, int64_t u_point, vf (*g)[3])
+INLINE void output_4_of_9(const vf *m, vf *y)
 {
-    const int side = m + 2, last = side - 1;
-    const float middle = m == 4 ? -1.5f * SQRT_HALF : 1.0f;
-    vf half[3][4];
-    const int used[4] = {0, 1, 2, last};
-    EACH (j, 4) {
-        const float *column = u + used[j] * u_point;
-        half[0][j] = load(column);
-        half[1][j] =
-            VEC(mul_ps)(all(middle), sub(load(column + side * u_point), load(column + 2 * side * u_point)));
-        half[2][j] = load(column + last * side * u_point);
-    }
-    EACH (i, 3) {
-        g[i][0] = half[i][0];
-        g[i][1] = VEC(mul_ps)(all(middle), sub(half[i][1], half[i][2]));
-        g[i][2] = half[i][3];
-    }
+    vf s1 = add(m[0], m[1]), d1 = sub(m[0], m[1]), s2 = add(m[2], m[3]), d2 = sub(m[2], m[3]);
+    y[0] = add(add(s1, s2), m[5]);
+    y[1] = fma3(all(0.5f), d1, fma3(all(1.25f), d2, m[6]));
+    y[2] = fma3(all(0.25f), s1, fma3(all(1.5625f), s2, m[7]));
+    y[3] = fma3(all(0.125f), d1, fma3(all(1.953125f), d2, add(m[4], m[8])));
 }
 
-INLINE void direct(const cpu_conv_finish *f, const int m, const cpu_conv_source *s, int64_t channels,
-                   const float *u, int panel, const cpu_conv_target *t)
+static bool output_4_stride_2(const cpu_conv_finish *f, const float *m, int64_t m_point,
+                              const cpu_conv_target *t)
 {
+    vf half[4][9], y[4][4];
+    EACH (j, 9) {
+        vf column[9], out[4];
+        EACH (i, 9)
+            column[i] = load(m + (i * 9 + j) * m_point);
+        output_4_of_9(column, out);
+        EACH (i, 4)
+            half[i][j] = out[i];
+    }
+    EACH (i, 4)
+        output_4_of_9(half[i], y[i]);
+    if (!all_finite(4, y))
+        return false;
+    finish(f, 4, y, t);
+    return true;
+}
+
+/* ---- by the definition ----------------------------------------------------------------------- */
+
+/* How the weights themselves come back from their transform g -> U: the first is scaled by `first`, of U[0]
+ * or of the difference of two, the middle one by `middle`. */
+typedef struct restoration {
+    int side;                 /* of U */
+    int first_of, first_less; /* less -1: none */
+    int middle_of, middle_less;
+    int last_of;
+    float first, middle;
+} restoration;
+
+static const restoration restorations[CPU_CONV_SCHEME_COUNT] = {
+    [CPU_CONV_TILE_2] = {4, 0, -1, 1, 2, 3, 1.0f, 1.0f},
+    [CPU_CONV_TILE_4] = {6, 0, -1, 1, 2, 5, 1.0f, -1.5f * SQRT_HALF},
+    [CPU_CONV_TILE_4_STRIDE_2] = {6, 1, 0, 5, -1, 4, 0.65625f, 1.0f}};
+
+INLINE void restore_side(const restoration *r, const float *u, int64_t step, vf *g)
+{
+    vf first = load(u + r->first_of * step), middle = load(u + r->middle_of * step);
+    if (r->first_less >= 0)
+        first = sub(first, load(u + r->first_less * step));
+    if (r->middle_less >= 0)
+        middle = sub(middle, load(u + r->middle_less * step));
+    g[0] = VEC(mul_ps)(all(r->first), first);
+    g[1] = VEC(mul_ps)(all(r->middle), middle);
+    g[2] = load(u + r->last_of * step);
+}
+
+/* Each is right to a rounding or two of the largest. */
+INLINE void restore_weights(const restoration *r, const float *u, int64_t u_point, vf (*g)[3])
+{
+    float half[3 * 6 * W] __attribute__((aligned(64)));
+    vf column[3];
+    for (int j = 0; j < r->side; j++) {
+        restore_side(r, u + j * u_point, r->side * u_point, column);
+        EACH (i, 3)
+            store(half + (i * 6 + j) * W, column[i]);
+    }
+    EACH (i, 3)
+        restore_side(r, half + i * 6 * W, W, g[i]);
+}
+
+INLINE void direct(const cpu_conv_finish *f, const cpu_conv_scheme kind, const cpu_conv_source *s,
+                   int64_t channels, const float *u, int panel, const cpu_conv_target *t)
+{
+    const int m = kind == CPU_CONV_TILE_2 ? 2 : 4, stride = kind == CPU_CONV_TILE_4_STRIDE_2 ? 2 : 1;
     vf y[4][4], g[3][3];
     int64_t u_point = channels * panel * W;
     for (int k = 0; k < 16; k++)
         y[k / 4][k % 4] = all(0);
     for (int64_t c = 0; c < channels; c++, u += panel * W) {
         const float *x = s->x + c / W * s->plane + c % W;
-        restore_weights(m, u, u_point, g);
-        for (int i = 0; i < m; i++)
-            for (int j = 0; j < m; j++)
-                for (int a = 0; a < 3; a++)
-                    for (int b = 0; b < 3; b++)
-                        if (i + a >= s->top && i + a < s->bottom && j + b >= s->left && j + b < s->right)
-                            y[i][j] =
-                                fma3(all(x[s->first + (i + a) * s->row + (j + b) * W]), g[a][b], y[i][j]);
+        restore_weights(&restorations[kind], u, u_point, g);
+        for (int k = 0; k < m * m * 9; k++) {
+            int i = k / 9 / m, j = k / 9 % m, a = k / 3 % 3, b = k % 3;
+            int row = i * stride + a, column = j * stride + b;
+            if (row >= s->top && row < s->bottom && column >= s->left && column < s->right)
+                y[i][j] = fma3(all(x[s->first + row * s->row + column * W]), g[a][b], y[i][j]);
+        }
     }
     finish(f, m, y, t);
-}
-
-static void direct_4(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels, const float *u,
-                     int panel, const cpu_conv_target *t)
-{
-    direct(f, 4, s, channels, u, panel, t);
 }
 
 static void direct_2(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels, const float *u,
                      int panel, const cpu_conv_target *t)
 {
-    direct(f, 2, s, channels, u, panel, t);
+    direct(f, CPU_CONV_TILE_2, s, channels, u, panel, t);
+}
+
+static void direct_4(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels, const float *u,
+                     int panel, const cpu_conv_target *t)
+{
+    direct(f, CPU_CONV_TILE_4, s, channels, u, panel, t);
+}
+
+static void direct_4_stride_2(const cpu_conv_finish *f, const cpu_conv_source *s, int64_t channels,
+                              const float *u, int panel, const cpu_conv_target *t)
+{
+    direct(f, CPU_CONV_TILE_4_STRIDE_2, s, channels, u, panel, t);
 }
 
 const cpu_conv_loops LOOPS_NAME = {.isa = LOOPS_ISA,
                                    .width = W,
                                    .max_panel = LOOPS_PANEL,
-                                   .input = {input_2, input_4},
+                                   .input = {input_2, input_4, input_4_stride_2},
                                    .multiply = multiply,
-                                   .output = {output_2, output_4},
-                                   .direct = {direct_2, direct_4},
+                                   .output = {output_2, output_4, output_4_stride_2},
+                                   .direct = {direct_2, direct_4, direct_4_stride_2},
                                    .finish = finish_pixels};

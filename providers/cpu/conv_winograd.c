@@ -10,10 +10,47 @@
 #include <math.h>
 #include <omp.h>
 
-#define MAX_POINTS 36
+#define LANES 16       /* at most, of any table */
+#define MAX_WEIGHTS 36 /* of any scheme */
+
+/* G, row by row (conv_winograd.h). */
+static const double transform_2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+#define ROOT 0.70710678118654752440 /* of 1/2 */
+static const double transform_4[6][3] = {{1, 0, 0},
+                                         {-2.0 / 3, -2.0 / 3 * ROOT, -1.0 / 3},
+                                         {-2.0 / 3, 2.0 / 3 * ROOT, -1.0 / 3},
+                                         {1.0 / 6, ROOT / 3, 1.0 / 3},
+                                         {1.0 / 6, -ROOT / 3, 1.0 / 3},
+                                         {0, 0, 1}};
+#define NEAR (1 / 1.3125) /* 1 / |2a (a^2 - b^2)| with a = 1/2, b = 5/4 */
+#define FAR (1 / 3.28125) /* 1 / (2b (b^2 - a^2)) */
+static const double transform_4_stride_2[6][3] = {{-NEAR, 0, -0.5 * NEAR},
+                                                  {NEAR, 0, -0.5 * NEAR},
+                                                  {FAR, 0, 1.25 * FAR},
+                                                  {-FAR, 0, 1.25 * FAR},
+                                                  {0, 0, 1},
+                                                  {0, 1, 0}};
+
+/* Numbers of one side of a tile, and what a tile's transforms cost in vector operations for each block of
+ * input and output channels. */
+typedef struct scheme {
+    const char *name;
+    int tile, stride; /* outputs, and the distance of their windows */
+    int inputs;       /* read for them */
+    int points,
+        weights; /* products, and different weights in them: the last weight serves all further points */
+    const double (*transform)[3];
+    double input_cost, output_cost;
+} scheme;
+
+static const scheme schemes[CPU_CONV_SCHEME_COUNT] = {
+    [CPU_CONV_TILE_2] = {"winograd2x2", 2, 1, 4, 4, 4, transform_2, 45, 30},
+    [CPU_CONV_TILE_4] = {"winograd4x4", 4, 1, 6, 6, 6, transform_4, 110, 90},
+    [CPU_CONV_TILE_4_STRIDE_2] = {"winograd4x4s2", 4, 2, 9, 9, 6, transform_4_stride_2, 300, 250}};
 
 typedef struct winograd {
-    int tile; /* outputs of a tile's side: 2 or 4 */
+    cpu_conv_scheme kind;
+    const scheme *scheme;
     int64_t batch, in_channels, out_channels;
     int64_t in[2], out[2], pad[2];
     int64_t tile_rows, tile_columns; /* of one image */
@@ -29,7 +66,20 @@ typedef struct winograd {
 
 static int points_of(const winograd *w)
 {
-    return (w->tile + 2) * (w->tile + 2);
+    return w->scheme->points * w->scheme->points;
+}
+
+static int weights_of(const winograd *w)
+{
+    return w->scheme->weights * w->scheme->weights;
+}
+
+/* The weights that a point is multiplied with. */
+static int weights_at(const winograd *w, int point)
+{
+    const scheme *h = w->scheme;
+    int i = point / h->points, j = point % h->points;
+    return (i < h->weights ? i : h->weights - 1) * h->weights + (j < h->weights ? j : h->weights - 1);
 }
 
 static int64_t panel_first(const winograd *w, int64_t panel)
@@ -88,16 +138,17 @@ typedef struct tile_place {
 static tile_place place_of(const winograd *w, int64_t tile)
 {
     return (tile_place){tile / w->tile_columns / w->tile_rows,
-                        tile / w->tile_columns % w->tile_rows * w->tile, tile % w->tile_columns * w->tile};
+                        tile / w->tile_columns % w->tile_rows * w->scheme->tile,
+                        tile % w->tile_columns * w->scheme->tile};
 }
 
 static void next_place(const winograd *w, tile_place *at)
 {
-    at->column += w->tile;
+    at->column += w->scheme->tile;
     if (at->column < w->out[1])
         return;
     at->column = 0;
-    at->row += w->tile;
+    at->row += w->scheme->tile;
     if (at->row < w->out[0])
         return;
     at->row = 0;
@@ -111,7 +162,8 @@ static int64_t clip(int64_t x, int64_t low, int64_t high)
 
 static cpu_conv_source source_of(const winograd *w, int width, const float *x, tile_place at)
 {
-    int64_t row = at.row - w->pad[0], column = at.column - w->pad[1], side = w->tile + 2;
+    int64_t row = at.row * w->scheme->stride - w->pad[0], side = w->scheme->inputs;
+    int64_t column = at.column * w->scheme->stride - w->pad[1];
     int64_t plane = w->in[0] * w->in[1] * width;
     return (cpu_conv_source){.x = x + at.image * w->in_vectors * plane,
                              .first = (row * w->in[1] + column) * width,
@@ -131,8 +183,8 @@ static cpu_conv_target target_of(const winograd *w, int width, const cpu_call *c
                              .inputs = (const float *const *)call->inputs,
                              .offset = ((plane * w->out[0] + at.row) * w->out[1] + at.column) * width,
                              .row = w->out[1] * width,
-                             .rows = clip(w->out[0] - at.row, 0, w->tile),
-                             .columns = clip(w->out[1] - at.column, 0, w->tile),
+                             .rows = clip(w->out[0] - at.row, 0, w->scheme->tile),
+                             .columns = clip(w->out[1] - at.column, 0, w->scheme->tile),
                              .block = vector};
 }
 
@@ -145,8 +197,8 @@ static void transform_inputs(const winograd_state *s, const cpu_call *call, int6
         tile_place at = place_of(w, first);
         for (int64_t t = 0; t < count; t++, next_place(w, &at)) {
             cpu_conv_source source = source_of(w, s->table->width, call->inputs[0], at);
-            s->table->input[w->tile == 4](&source, source.x + b * source.plane,
-                                          v + b * s->cuts.v_block + t * s->table->width, s->cuts.v_point);
+            s->table->input[w->kind](&source, source.x + b * source.plane,
+                                     v + b * s->cuts.v_block + t * s->table->width, s->cuts.v_point);
         }
     }
 }
@@ -158,24 +210,24 @@ static void finish_tile(const winograd_state *s, const cpu_call *call, tile_plac
     const winograd *w = &s->w;
     int width = s->table->width;
     cpu_conv_target target = target_of(w, width, call, at, panel_first(w, panel) + k);
-    if (s->table->output[w->tile == 4](&w->finish, m, s->cuts.m_point, &target))
+    if (s->table->output[w->kind](&w->finish, m, s->cuts.m_point, &target))
         return;
     /* An infinite input made NaN of its whole tile here; by the definition only of its own window. */
     cpu_conv_source source = source_of(w, width, call->inputs[0], at);
-    s->table->direct[w->tile == 4](&w->finish, &source, w->in_channels, u + k * width, panel_size(w, panel),
-                                   &target);
+    s->table->direct[w->kind](&w->finish, &source, w->in_channels, u + k * width, panel_size(w, panel),
+                              &target);
 }
 
 static void compute_panel(const winograd_state *s, const cpu_call *call, int64_t first, int64_t count,
                           int64_t panel, const float *v, float *m)
 {
     const winograd *w = &s->w;
-    int width = s->table->width, size = panel_size(w, panel), points = points_of(w);
+    int width = s->table->width, size = panel_size(w, panel);
     int64_t m_vector = w->block_tiles * width;
-    const float *u = w->weights + panel_first(w, panel) * points * w->in_channels * width;
-    for (int p = 0; p < points; p++)
+    const float *u = w->weights + panel_first(w, panel) * weights_of(w) * w->in_channels * width;
+    for (int p = 0; p < points_of(w); p++)
         s->table->multiply(v + p * s->cuts.v_point, s->cuts.v_block, count,
-                           u + p * w->in_channels * size * width, w->in_channels, size,
+                           u + weights_at(w, p) * w->in_channels * size * width, w->in_channels, size,
                            m + p * s->cuts.m_point, m_vector);
     for (int k = 0; k < size; k++) {
         tile_place at = place_of(w, first);
@@ -213,18 +265,6 @@ static gantry_status winograd_run(const void *self, const cpu_call *call)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-#define LANES 16 /* at most, of any table */
-
-/* G of both tiles, row by row (conv_winograd.h). */
-static const double transform_2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-#define ROOT 0.70710678118654752440 /* of 1/2 */
-static const double transform_4[6][3] = {{1, 0, 0},
-                                         {-2.0 / 3, -2.0 / 3 * ROOT, -1.0 / 3},
-                                         {-2.0 / 3, 2.0 / 3 * ROOT, -1.0 / 3},
-                                         {1.0 / 6, ROOT / 3, 1.0 / 3},
-                                         {1.0 / 6, -ROOT / 3, 1.0 / 3},
-                                         {0, 0, 1}};
-
 typedef struct pack_job {
     const winograd *w;
     int width;
@@ -253,14 +293,14 @@ static void pack_vector(const pack_job *job, int64_t vector, int64_t c, float *o
 {
     const winograd *w = job->w;
     double weights[9][LANES] = {{0}};
-    float points[MAX_POINTS][LANES];
+    float points[MAX_WEIGHTS][LANES];
     for (int l = 0; l < job->width && vector * job->width + l < w->out_channels; l++) {
         const cpu_unaligned_f32 *g = job->source + ((vector * job->width + l) * w->in_channels + c) * 9;
         for (int k = 0; k < 9; k++)
             weights[k][l] = g[k];
     }
-    transform_lanes(w->tile == 4 ? transform_4 : transform_2, w->tile + 2, weights, points);
-    for (int p = 0; p < points_of(w); p++)
+    transform_lanes(w->scheme->transform, w->scheme->weights, weights, points);
+    for (int p = 0; p < weights_of(w); p++)
         memcpy(out + p * out_point, points[p], (size_t)job->width * sizeof *out);
 }
 
@@ -274,14 +314,14 @@ static gantry_status pack_weights(void *arg, void *packed)
         for (int64_t c = 0; c < w->in_channels; c++)
             for (int k = 0; k < panel_size(w, panel); k++)
                 pack_vector(job, panel_first(w, panel) + k, c, out + c * row + k * job->width, out_point);
-        out += points_of(w) * out_point;
+        out += weights_of(w) * out_point;
     }
     return GANTRY_OK;
 }
 
 static size_t weight_bytes(const winograd *w, int width)
 {
-    return (size_t)(points_of(w) * w->in_channels * w->out_vectors * width) * sizeof(float);
+    return (size_t)(weights_of(w) * w->in_channels * w->out_vectors * width) * sizeof(float);
 }
 
 /* Weights so large that their transform overflows, or not finite, would spoil outputs that do not use them.
@@ -304,22 +344,24 @@ static bool shape_fits(const cpu_build *build, const cpu_conv *c)
         w->rank != 2 || c->dtype != GANTRY_FLOAT32)
         return false;
     for (uint32_t k = 0; k < 2; k++)
-        if (w->kernel[k] != 3 || w->stride[k] != 1 || w->dilation[k] != 1 || w->pad[k] < 0 || w->pad[k] > 2)
+        if (w->kernel[k] != 3 || w->stride[k] != w->stride[0] || w->dilation[k] != 1 || w->pad[k] < 0 ||
+            w->pad[k] > 2)
             return false;
     return c->bias_input < 0 || build->inputs[c->bias_input].constant;
 }
 
-static void set_tile(winograd *w, int tile)
+static void set_scheme(winograd *w, cpu_conv_scheme kind)
 {
-    w->tile = tile;
+    int tile = schemes[kind].tile;
+    w->kind = kind;
+    w->scheme = &schemes[kind];
     w->tile_rows = (w->out[0] + tile - 1) / tile;
     w->tile_columns = (w->out[1] + tile - 1) / tile;
 }
 
 /* Estimated time in vector multiply-adds, of which a core does one in a cycle. Measured on AVX-512 with two
- * 256-bit pipes: products reach 0.9 of that; a tile of 4x4 costs 110 for each block of input channels and 90
- * for each of output channels, one of 2x2 45 and 30. Weights pass once, at 7.5 for a vector from memory;
- * where arithmetic hides that, 3 remain. */
+ * 256-bit pipes: products reach 0.9 of that. Weights pass once, at 7.5 for a vector from memory; where
+ * arithmetic hides that, 3 remain. */
 #define STREAMED_VECTOR 7.5
 #define HIDDEN_VECTOR 3.0
 
@@ -329,30 +371,37 @@ static double streamed_cost(double computed, double weight_vectors)
     return (computed > streamed ? computed : streamed) + weight_vectors * HIDDEN_VECTOR;
 }
 
-static double cost_of(const winograd *w)
+static double cost_of(winograd *w, cpu_conv_scheme kind)
 {
-    double weights = (double)points_of(w) * (double)w->in_channels * (double)w->out_vectors;
-    double tiles = (double)tile_count(w), in = (double)w->in_vectors, out = (double)w->out_vectors;
-    double moves = w->tile == 4 ? 110 * in + 90 * out : 45 * in + 30 * out;
-    return streamed_cost(tiles * weights / 0.9, weights) + tiles * moves;
+    set_scheme(w, kind);
+    double product = (double)w->in_channels * (double)w->out_vectors, tiles = (double)tile_count(w);
+    double moves =
+        w->scheme->input_cost * (double)w->in_vectors + w->scheme->output_cost * (double)w->out_vectors;
+    return streamed_cost(tiles * product * points_of(w) / 0.9, product * weights_of(w)) + tiles * moves;
 }
 
-static double direct_cost(const winograd *w)
+/* oneDNN multiplies the channels that pad a block, too. */
+static double direct_cost(const winograd *w, int width)
 {
-    double weights = 9 * (double)w->in_channels * (double)w->out_vectors;
+    double weights = 9 * (double)(w->in_vectors * width) * (double)w->out_vectors;
     return streamed_cost((double)(w->batch * w->out[0] * w->out[1]) * weights, weights);
 }
 
 /* False: the direct kernel is as good. The thread count must not matter: results would depend on it. */
-static bool choose_tile(winograd *w)
+static bool choose_scheme(winograd *w, int width, int64_t stride)
 {
-    set_tile(w, 2);
-    double small = cost_of(w);
-    set_tile(w, 4);
-    double large = cost_of(w);
-    if (small < large)
-        set_tile(w, 2);
-    return (small < large ? small : large) < 0.9 * direct_cost(w);
+    double best = 0.9 * direct_cost(w, width);
+    int chosen = -1;
+    for (int kind = 0; kind < CPU_CONV_SCHEME_COUNT; kind++) {
+        double cost = schemes[kind].stride == stride ? cost_of(w, (cpu_conv_scheme)kind) : best;
+        if (cost < best) {
+            best = cost;
+            chosen = kind;
+        }
+    }
+    if (chosen >= 0)
+        set_scheme(w, (cpu_conv_scheme)chosen);
+    return chosen >= 0;
 }
 
 /* Transformed inputs and products of a block: half of a level-2 cache of 1 MiB; the weights pass through the
@@ -386,12 +435,12 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state
     cut(w, width, threads);
     s->cuts = cuts_of(w, width);
     pack_job weights = {w, width, build->inputs[1].data};
-    uint64_t key = 0x57494e4f00000000u + (uint64_t)(w->tile << 8 | width); /* "WINO" */
+    uint64_t key = 0x57494e4f00000000u + (uint64_t)((int)w->kind << 8 | width); /* "WINO" */
     w->weights = cpu_pack(build, &build->inputs[1], key, weight_bytes(w, width), pack_weights, &weights);
     if (!w->weights)
         return GANTRY_RESOURCE;
     *out_kernel = cpu_kernel_of(winograd_run, s);
-    out_kernel->name = w->tile == 4 ? "winograd4x4" : "winograd2x2";
+    out_kernel->name = w->scheme->name;
     out_kernel->isa = s->table->isa;
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->flops = cpu_conv_flops(conv);
@@ -421,7 +470,7 @@ gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kern
                       .out_vectors = (conv->out_channels + table->width - 1) / table->width};
     s->w.panel_count = (s->w.out_vectors + table->max_panel - 1) / table->max_panel;
     if (conv->in_channels < 8 || conv->out_channels < 8 || !cpu_conv_finish_read(build, conv, &s->w.finish) ||
-        !choose_tile(&s->w) || !weights_are_tame(&build->inputs[1]))
+        !choose_scheme(&s->w, table->width, conv->window.stride[0]) || !weights_are_tame(&build->inputs[1]))
         return GANTRY_UNSUPPORTED;
     return make(build, conv, s, out_kernel);
 }

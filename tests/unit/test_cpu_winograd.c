@@ -289,6 +289,45 @@ static void check_planes(void)
                           .kernel = "winograd4x4"});
 }
 
+/* Each extent of the last tile, and each way the planes can end. */
+static void check_stride_2(void)
+{
+    static const int64_t channels[] = {24, 33, 47, 64};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            check((winograd_case){.n = 1 + (i == j),
+                                  .c = channels[i],
+                                  .k = channels[j],
+                                  .h = 47 + i,
+                                  .w = 47 + j,
+                                  .pad_top = i % 2,
+                                  .pad_left = j % 3,
+                                  .pad_bottom = j % 2,
+                                  .pad_right = 1,
+                                  .group = 1,
+                                  .dilation = 1,
+                                  .stride = 2,
+                                  .bias = i != j,
+                                  .after = (after)((i + 2 * j) % 7),
+                                  .kernel = "winograd4x4s2"});
+    static const float specials[] = {INFINITY, NAN, 3e38f};
+    for (int k = 0; k < 3; k++)
+        check((winograd_case){.n = 1,
+                              .c = 20,
+                              .k = 40,
+                              .h = 32,
+                              .w = 47,
+                              PADDED,
+                              .group = 1,
+                              .dilation = 1,
+                              .stride = 2,
+                              .bias = true,
+                              .after = AFTER_RELU,
+                              .spoil = true,
+                              .special = specials[k],
+                              .kernel = "winograd4x4s2"});
+}
+
 /* Only the outputs whose window holds the element may be spoilt by it, in whatever tile they are. */
 static void check_not_finite(void)
 {
@@ -331,6 +370,11 @@ Test(cpu_winograd, planes)
     check_planes();
 }
 
+Test(cpu_winograd, stride_2)
+{
+    check_stride_2();
+}
+
 Test(cpu_winograd, not_finite)
 {
     check_not_finite();
@@ -342,6 +386,7 @@ Test(cpu_winograd, avx2)
     setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
     check_channels();
     check_planes();
+    check_stride_2();
     check_not_finite();
 }
 
@@ -363,7 +408,7 @@ Test(cpu_winograd, refused)
     bad.group = 2;
     check(bad);
     bad.group = 1;
-    bad.stride = 2;
+    bad.stride = 3;
     check(bad);
     bad.stride = 1;
     bad.dilation = 2;
