@@ -6,18 +6,22 @@
 #include "onnx_write.h"
 #include "place.h"
 
+#define F16_F32 (1u << GANTRY_FLOAT16 | 1u << GANTRY_FLOAT32)
+
 typedef struct standard_form {
     const char *rule;      /* that makes the composite */
     const char *composite; /* in the domain "gantry" */
-    const char *op_type;   /* of ai.onnx; inputs and attributes are the same */
+    const char *op_type; /* of ai.onnx, with the same inputs and attributes; NULL: always the nodes it was */
     int32_t opset;
+    uint32_t types; /* element types (bits) for which runtimes that run the nodes have the operator too */
 } standard_form;
 
+/* x * sigmoid(x) is Swish since opset 24, but runtimes that know the opset do not all know the operator. */
 static const standard_form forms[] = {
-    {"layer_norm", "LayerNorm", "LayerNormalization", 17},
-    {"gelu", "Gelu", "Gelu", 20},
-    {"silu", "Silu", "Swish", 24},
-    {"hard_swish", "HardSwish", "HardSwish", 14},
+    {"layer_norm", "LayerNorm", "LayerNormalization", 17, F16_F32 | 1u << GANTRY_FLOAT64},
+    {"gelu", "Gelu", "Gelu", 20, F16_F32},
+    {"silu", "Silu", NULL, INT32_MAX, 0},
+    {"hard_swish", "HardSwish", "HardSwish", 14, F16_F32},
 };
 #define FORM_COUNT (sizeof forms / sizeof *forms)
 
@@ -37,23 +41,12 @@ static int64_t standard_opset(const gt_model *model)
     return 0;
 }
 
-/* The operator takes every input's type in that version: HardSwish learnt bfloat16 later than its name. */
-static bool takes_types(const gt_graph *graph, const gt_node *node, const gt_op *op, int64_t opset)
-{
-    int32_t version = gt_op_version(op, (int32_t)opset);
-    const gt_value *x = gt_graph_value(graph, node->inputs[0]);
-    bool newer = x && x->dtype == GANTRY_BFLOAT16 && strcmp(op->name, "HardSwish") == 0 && version < 22;
-    return version > 0 && !newer;
-}
-
 static const standard_form *form_of(const gt_graph *graph, const gt_node *node, int64_t opset)
 {
-    for (size_t k = 0; k < FORM_COUNT; k++) {
-        if (strcmp(forms[k].composite, node->op_type) != 0 || opset < forms[k].opset)
-            continue;
-        const gt_op *op = gt_op_find("", forms[k].op_type);
-        return op && takes_types(graph, node, op, opset) ? &forms[k] : NULL;
-    }
+    const gt_value *x = gt_graph_value(graph, node->inputs[0]);
+    for (size_t k = 0; k < FORM_COUNT; k++)
+        if (strcmp(forms[k].composite, node->op_type) == 0)
+            return opset >= forms[k].opset && (forms[k].types >> x->dtype & 1) ? &forms[k] : NULL;
     return NULL;
 }
 

@@ -663,6 +663,14 @@ Test(onnx_write, composites_become_the_nodes_they_were)
         value_of(model->root, values[k]);
 }
 
+Test(onnx_write, rules_without_an_operator_are_known)
+{
+    cr_assert_eq(gt_write_rule_opset("gelu"), 20);
+    cr_assert_eq(gt_write_rule_opset("layer_norm"), 17);
+    cr_assert_eq(gt_write_rule_opset("silu"), INT32_MAX);
+    cr_assert_eq(gt_write_rule_opset("fold"), 0);
+}
+
 /* ---- external data and limits ---------------------------------------------------------------- */
 
 static float large[512];
