@@ -211,12 +211,31 @@ static gantry_status parse_types(gt_options *options, const option_key *key, con
     return GANTRY_OK;
 }
 
+/* Rules of the table, and what placement does to the graph. */
+static gantry_status check_rule(const char *key, const char *name, const char *value, gantry_error *err)
+{
+    char known[512] = "promote";
+    uint32_t count;
+    const gt_rewrite_rule *rules = gt_rewrite_table(&count);
+    bool found = strcmp(name, known) == 0;
+    for (uint32_t k = 0; k < count; k++) {
+        size_t used = strlen(known);
+        found = found || strcmp(name, rules[k].name) == 0;
+        snprintf(known + used, sizeof known - used, ", %s", rules[k].name);
+    }
+    return found ? GANTRY_OK
+                 : gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
+                           "option %s%s=%s: there is no rewrite of that name; there are %s", key, name, value,
+                           known);
+}
+
 static gantry_status parse_rewrite(gt_options *options, const option_key *key, const char *name,
                                    const char *value, gantry_error *err)
 {
     int index;
     if (!find_word(key, value, &index))
         return list_words(key, name, value, err);
+    GT_TRY(check_rule(key->key, name, value, err));
     if (index == 1)
         return GANTRY_OK;
     const char *rule = keep_text(options, name, strlen(name));

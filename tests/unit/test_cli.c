@@ -103,3 +103,36 @@ Test(cli, checks_half_floats)
     unlink(options);
     remove_model();
 }
+
+static void check_optimize(const char *options, int status, const char *part)
+{
+    char arguments[768];
+    snprintf(arguments, sizeof arguments, "optimize %s %s", model_path, options);
+    check(arguments, status, part);
+}
+
+Test(cli, optimize, .init = write_model, .fini = remove_model)
+{
+    char out[64], options[256];
+    snprintf(out, sizeof out, "%s.onnx", model_path);
+    check_optimize("", 2, "-o OUT.onnx");
+    snprintf(options, sizeof options, "-o %s", model_path);
+    check_optimize(options, 2, "is read from");
+    check_optimize("-o /nowhere/x.onnx", 6, "/nowhere/x.onnx");
+    snprintf(options, sizeof options, "-o %s --shape 'a=1,2,3'", out);
+    check_optimize(options, 2, "the input has 2");
+    snprintf(options, sizeof options, "-o %s --shape a", out);
+    check_optimize(options, 2, "NAME=VALUE");
+    snprintf(options, sizeof options, "-o %s --external-data x/y", out);
+    check_optimize(options, 2, "without a folder");
+    snprintf(options, sizeof options, "-o %s --disable walk", out);
+    check_optimize(options, 2, "walk");
+    cr_assert_neq(access(out, F_OK), 0, "%s is there", out);
+    snprintf(options, sizeof options, "-o %s --shape 'a=3,?' --shape b=3,4 --disable cse", out);
+    check_optimize(options, 0, "before");
+    snprintf(options, sizeof options, "-o %s --no-rewrites --format json", out);
+    check_optimize(options, 0, "\"gantry-optimization\"");
+    cr_assert_eq(unlink(out), 0);
+    check("optimize /nowhere/model.onnx -o /tmp/x.onnx", 6, "No such file");
+    check("optimize --help", 0, "gantry optimize model.onnx -o model.opt.onnx");
+}

@@ -442,3 +442,52 @@ Test(optimize, constants_go_beside_the_model)
     cr_assert_eq(stat(target.path, &about), 0);
     cr_assert_lt(about.st_size, 1000);
 }
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Calls until one fails, negative: none does; and blocks that are not freed. */
+typedef struct broken_memory {
+    long left, blocks;
+} broken_memory;
+
+static void *broken_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
+{
+    broken_memory *m = self;
+    (void)old_bytes;
+    if (new_bytes == 0) {
+        m->blocks--;
+        free(memory);
+        return NULL;
+    }
+    if (m->left >= 0 && m->left-- == 0)
+        return NULL;
+    void *resized = realloc(memory, new_bytes);
+    m->blocks += resized && !memory;
+    return resized;
+}
+
+Test(optimize, every_allocation_may_fail)
+{
+    broken_memory memory = {-1, 0};
+    gantry_allocator hooks = {sizeof hooks, &memory, broken_resize};
+    gantry_runtime *fragile;
+    put_model(small_model(constant_of_shape(10)));
+    cr_assert_eq(gantry_runtime_create(&hooks, &fragile, &error), GANTRY_OK);
+    long blocks = memory.blocks;
+    gantry_status status = GANTRY_RESOURCE;
+    for (long n = 0; status != GANTRY_OK; n++) {
+        unlink(target.path);
+        memory.left = n;
+        status = gantry_model_optimize(fragile, inside("in.onnx"), options, &target, &report, &error);
+        bool reached = memory.left < 0;
+        memory.left = -1;
+        gantry_report_destroy(&report);
+        cr_assert_eq(memory.blocks, blocks, "allocation %ld: %ld blocks are left", n, memory.blocks - blocks);
+        cr_assert(status == GANTRY_OK || (status == GANTRY_RESOURCE && access(target.path, F_OK) != 0),
+                  "allocation %ld: status %d: %s", n, status, error.message);
+        if (status == GANTRY_OK && reached)
+            status = GANTRY_RESOURCE; /* it did without */
+        cr_assert_lt(n, 20000);
+    }
+    cr_assert_eq(gantry_runtime_destroy(&fragile, &error), GANTRY_OK);
+}

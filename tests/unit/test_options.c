@@ -158,6 +158,8 @@ Test(options, bad_settings_are_refused_where_they_are_set)
         {"pin.a", ""},
         {"bind.a", ""},
         {"rewrites.gelu", "maybe"},
+        {"rewrites.walk", "off"},
+        {"shape.x", "1,-3"},
         {"providers", ""},
         {"providers", "a,,b"},
         {"providers", "cpu,cpu"},
