@@ -30,6 +30,9 @@ size_t cpu_byte_b_bytes(int64_t k, int64_t n);
  */
 void cpu_byte_pack_b(gantry_dtype dtype, const void *b, int64_t k, int64_t n, int64_t k_stride,
                      int64_t n_stride, void *packed);
+/* Panels first .. first + count - 1 of it (16 columns each), as far as they exist. */
+void cpu_byte_pack_panels(gantry_dtype dtype, const void *b, int64_t k, int64_t n, int64_t k_stride,
+                          int64_t n_stride, int64_t first, int64_t count, void *packed);
 /* One row of A to cpu_byte_depth(k) bytes; returns the sum of its elements as unsigned numbers. */
 int32_t cpu_byte_pack_row(gantry_dtype dtype, const void *a, int64_t k, uint8_t *packed);
 /* The zero point that belongs to the packed elements. */
@@ -43,15 +46,41 @@ static inline int32_t cpu_byte_b_zero(gantry_dtype dtype, int32_t zero)
     return dtype == GANTRY_UINT8 ? zero - 128 : zero;
 }
 
-/* c[i][j] = sum a b for `rows` (at most CPU_BYTE_ROWS) packed rows and the columns from `column` (a multiple
- * of 64) on, as far as they exist, without the terms of the zero points. */
-void cpu_byte_block(const uint8_t *a, int64_t rows, const void *packed_b, int64_t k, int64_t n,
-                    int64_t column, int32_t c[CPU_BYTE_ROWS][CPU_BYTE_COLUMNS]);
-/* Adds the terms of the zero points to one row of a block; b_zeros: one for each column of the block (NULL:
- * all 0). */
-void cpu_byte_correct(int32_t *c, int64_t columns, const void *packed_b, int64_t k, int64_t n, int64_t column,
-                      int32_t a_sum, int32_t a_zero, const int32_t *b_zeros);
-/* The instruction set of cpu_byte_block here. */
-const char *cpu_byte_isa(void);
+/* The sums of one row of A as unsigned numbers, without packing it. */
+int32_t cpu_byte_row_sum(const uint8_t *a, int64_t k);
+/* The sum of each column of a packed B. */
+const int32_t *cpu_byte_column_sums(const void *packed_b, int64_t k, int64_t n);
+
+typedef enum cpu_byte_kind {
+    CPU_BYTE_INT32,   /* c = sum + add - b_zero * a_sum, wrapping */
+    CPU_BYTE_FLOAT32, /* float(c) * multiplier */
+    CPU_BYTE_BYTES    /* clamp(round_half_even(float(c) * multiplier), low, high) + zero, the low 8 bits */
+} cpu_byte_kind;
+
+/* At most CPU_BYTE_ROWS rows of A times the columns from `column` (a multiple of CPU_BYTE_COLUMNS) on, at
+ * most that many. add, b_zeros and multipliers have an element for each column of B and are readable up to a
+ * multiple of CPU_BYTE_COLUMNS. */
+typedef struct cpu_byte_tile {
+    const uint8_t *a; /* rows of cpu_byte_depth(k) readable bytes */
+    int64_t a_stride, rows;
+    const void *packed_b;
+    int64_t k, n, column;
+    const int32_t *add;
+    const int32_t *b_zeros, *a_sums; /* NULL: all 0 */
+    const float *multipliers;
+    cpu_byte_kind kind;
+    float low, high; /* whole numbers */
+    int32_t zero;
+    void *out; /* element (0, column) of the result */
+    int64_t out_stride;
+} cpu_byte_tile;
+
+void cpu_byte_tile_run(const cpu_byte_tile *tile);
+
+typedef enum cpu_byte_isa { CPU_BYTE_C, CPU_BYTE_AVX2, CPU_BYTE_VNNI } cpu_byte_isa;
+/* The best instruction set of this processor; any up to it may be asked for, by tests. */
+cpu_byte_isa cpu_byte_best(void);
+void cpu_byte_tile_run_on(cpu_byte_isa isa, const cpu_byte_tile *tile);
+const char *cpu_byte_isa_name(void);
 
 #endif

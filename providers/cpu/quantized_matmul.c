@@ -1,32 +1,43 @@
-/* MatMulInteger and QLinearMatMul, exact in int32 (byte_product.h). Work is cut into blocks of rows and
+/* MatMulInteger and QLinearMatMul, exact in int32 (byte_product.h). Work is cut into tiles of rows and
  * columns, so that one row times a wide matrix runs on several threads too.
  *
- *     scratch: | sums of the rows of A | A packed | B packed, unless it was constant | */
+ *     scratch: | multipliers | zero points of B | terms of each column of each B | sums of the rows of A |
+ *              | A packed, unless its bytes do as they are | B packed, unless it was constant | */
 #include "byte_product.h"
 #include "quantized.h"
 #include "quantized_dnnl.h"
 
+/* An operand as matrices: batch axes, then rows and columns, with a stride for each. */
+typedef struct matrices {
+    uint32_t rank; /* of the batch */
+    int64_t dims[GANTRY_MAX_RANK], strides[GANTRY_MAX_RANK];
+    int64_t count, rows, columns, row_stride, column_stride;
+} matrices;
+
 typedef struct product_state {
-    int64_t batches, rows, columns, depth;
-    int64_t a_batches, b_batches;
+    int64_t batches;
+    matrices a, b;
     cpu_nest nest; /* over the batch axes; operand 0: A, 1: B, in matrices */
     gantry_dtype a_dtype, b_dtype, a_zero_dtype, b_zero_dtype;
-    uint32_t a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias; /* inputs; GANTRY_NO_ID: none */
+    uint32_t a_input, b_input, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero,
+        bias; /* GANTRY_NO_ID: none */
     int64_t a_zero_count, b_zero_count, a_scale_count, b_scale_count;
     const char *packed_b;
-    bool b_transposed;      /* B is [columns, depth] */
-    cpu_qrange range;       /* what fused activations leave */
-    gantry_dtype out_dtype; /* INT32: not requantized */
-    size_t sums_bytes, a_bytes, b_matrix_bytes;
+    cpu_qrange range;          /* what fused activations leave */
+    gantry_dtype out_dtype;    /* INT32: not requantized */
+    bool direct, sums, by_row; /* A is read as it is; its sums are needed; parameters of A vary by row */
+    int64_t wide;              /* columns, rounded up to whole tiles */
+    size_t term_offset, zero_offset, sum_offset, a_offset, b_offset, scratch_bytes, b_matrix_bytes;
     int64_t row_blocks, column_blocks;
 } product_state;
 
 typedef struct product_work {
     const product_state *state;
     const cpu_call *call;
-    int32_t *sums;
+    float *multipliers;
+    int32_t *zeros, *terms, *sums;
     uint8_t *a;
-    const char *b;
+    char *b;
 } product_work;
 
 static const void *operand(const cpu_call *call, uint32_t input)
@@ -39,134 +50,277 @@ static int32_t zero_at(gantry_dtype dtype, const void *zeros, int64_t count, int
     return zeros ? (int32_t)cpu_load_int(dtype, zeros, count == 1 ? 0 : index) : 0;
 }
 
-static void pack_a_chunk(void *arg, int64_t begin, int64_t end)
+/* Where matrix `index` starts. */
+static int64_t offset_of(const matrices *m, int64_t index)
 {
-    const product_work *work = arg;
-    const product_state *state = work->state;
-    const char *a = work->call->inputs[state->a];
-    for (int64_t row = begin; row < end; row++)
-        work->sums[row] = cpu_byte_pack_row(state->a_dtype, a + row * state->depth, state->depth,
-                                            work->a + row * cpu_byte_depth(state->depth));
+    int64_t offset = 0;
+    for (uint32_t axis = m->rank; axis-- > 0; index /= m->dims[axis])
+        offset += index % m->dims[axis] * m->strides[axis];
+    return offset;
 }
 
-static void pack_b(const product_state *state, const void *b, char *packed)
+/* ---- what is prepared before the product ----------------------------------------------------- */
+
+/* s_a * s_b / s_y in binary32, in that order. */
+CPU_CLONES static void fill_multipliers(float *out, int64_t n, float a_scale, const float *b_scales,
+                                        int64_t step, float y_scale)
 {
-    for (int64_t batch = 0; batch < state->b_batches; batch++)
-        cpu_byte_pack_b(state->b_dtype, (const char *)b + batch * state->depth * state->columns, state->depth,
-                        state->columns, state->b_transposed ? 1 : state->columns,
-                        state->b_transposed ? state->depth : 1,
-                        packed + (size_t)batch * state->b_matrix_bytes);
+    for (int64_t j = 0; j < n; j++)
+        out[j] = a_scale * b_scales[j * step] / y_scale;
 }
 
-/* Requantizes or copies one row of a block. */
-static void store_row(const product_work *work, int32_t *c, int64_t row, int64_t m, int64_t column,
-                      int64_t columns)
+/* What is added to the sums of a column; sums may wrap, as the operators say: unsigned arithmetic. */
+CPU_CLONES static void fill_terms(int32_t *out, int64_t n, const int32_t *column_sums, const int32_t *bias,
+                                  const int32_t *zeros, int64_t k, int32_t a_zero)
+{
+    for (int64_t j = 0; j < n; j++)
+        out[j] = (int32_t)((bias ? (uint32_t)bias[j] : 0) - (uint32_t)a_zero * (uint32_t)column_sums[j] +
+                           (uint32_t)k * (uint32_t)a_zero * (uint32_t)zeros[j]);
+}
+
+static int32_t a_zero_of(const product_work *work, int64_t row)
 {
     const product_state *s = work->state;
-    const cpu_call *call = work->call;
-    int64_t out = row * s->columns + column;
-    if (s->out_dtype == GANTRY_INT32) {
-        memcpy((int32_t *)call->outputs[0] + out, c, (size_t)columns * sizeof *c);
-        return;
-    }
-    if (s->bias != GANTRY_NO_ID)
-        for (int64_t j = 0; j < columns; j++)
-            c[j] = (int32_t)((uint32_t)c[j] + ((const uint32_t *)call->inputs[s->bias])[column + j]);
-    float a_scale = ((const float *)call->inputs[s->a_scale])[s->a_scale_count == 1 ? 0 : m];
-    float y_scale = *(const float *)call->inputs[s->y_scale], multipliers[CPU_BYTE_COLUMNS];
-    const float *b_scales = call->inputs[s->b_scale];
-    for (int64_t j = 0; j < columns; j++)
-        multipliers[j] = a_scale * b_scales[s->b_scale_count == 1 ? 0 : column + j] / y_scale;
-    cpu_rows_best()->requantize(c, multipliers, 1, columns,
-                                zero_at(s->out_dtype, operand(call, s->y_zero), 1, 0),
-                                s->out_dtype == GANTRY_INT8, (char *)call->outputs[0] + out);
-    if (s->range.clamped)
-        cpu_qclamp(s->out_dtype, &s->range, (char *)call->outputs[0] + out, columns);
+    return cpu_byte_a_zero(s->a_dtype,
+                           zero_at(s->a_zero_dtype, operand(work->call, s->a_zero), s->a_zero_count, row));
 }
 
-/* One block: rows `row` (over all batches) to row + rows - 1 of one batch, columns from `column` on. */
-static void product_block(const product_work *work, int64_t batch, int64_t first, int64_t rows,
-                          int64_t column)
+static float a_scale_of(const product_work *work, int64_t row)
+{
+    const product_state *s = work->state;
+    return ((const float *)work->call->inputs[s->a_scale])[s->a_scale_count == 1 ? 0 : row];
+}
+
+static void prepare_columns(const product_work *work)
+{
+    const product_state *s = work->state;
+    const void *zeros = operand(work->call, s->b_zero);
+    for (int64_t j = 0; j < s->b.columns; j++)
+        work->zeros[j] = cpu_byte_b_zero(s->b_dtype, zero_at(s->b_zero_dtype, zeros, s->b_zero_count, j));
+    if (s->out_dtype != GANTRY_INT32 && !s->by_row)
+        fill_multipliers(work->multipliers, s->b.columns, a_scale_of(work, 0), work->call->inputs[s->b_scale],
+                         s->b_scale_count != 1, *(const float *)work->call->inputs[s->y_scale]);
+}
+
+/* Tile `begin` to `end` of the columns of all B: packed, and their terms. */
+static void prepare_b(void *arg, int64_t begin, int64_t end)
+{
+    const product_work *work = arg;
+    const product_state *s = work->state;
+    const char *b = work->call->inputs[s->b_input];
+    const int32_t *bias = operand(work->call, s->bias);
+    for (int64_t k = begin; k < end; k++) {
+        int64_t batch = k / s->column_blocks, column = k % s->column_blocks * CPU_BYTE_COLUMNS;
+        char *packed = work->b + (size_t)batch * s->b_matrix_bytes;
+        if (!s->packed_b)
+            cpu_byte_pack_panels(s->b_dtype, b + offset_of(&s->b, batch), s->b.rows, s->b.columns,
+                                 s->b.row_stride, s->b.column_stride, column / 16, CPU_BYTE_COLUMNS / 16,
+                                 packed);
+        if (!s->by_row)
+            fill_terms(work->terms + batch * s->wide + column,
+                       cpu_min64(CPU_BYTE_COLUMNS, s->b.columns - column),
+                       cpu_byte_column_sums(packed, s->b.rows, s->b.columns) + column,
+                       bias ? bias + column : NULL, work->zeros + column, s->b.rows, a_zero_of(work, 0));
+    }
+}
+
+static void prepare_a(void *arg, int64_t begin, int64_t end)
+{
+    const product_work *work = arg;
+    const product_state *s = work->state;
+    const uint8_t *a = work->call->inputs[s->a_input];
+    for (int64_t k = begin; k < end; k++) {
+        const uint8_t *row = a + offset_of(&s->a, k / s->a.rows) + k % s->a.rows * s->a.row_stride;
+        work->sums[k] = s->direct ? cpu_byte_row_sum(row, s->a.columns)
+                                  : cpu_byte_pack_row(s->a_dtype, row, s->a.columns,
+                                                      work->a + k * cpu_byte_depth(s->a.columns));
+    }
+}
+
+/* ---- the product ----------------------------------------------------------------------------- */
+
+/* Rows with parameters of their own, one by one. */
+static void run_by_row(const product_work *work, const cpu_byte_tile *tile, int64_t first)
+{
+    const product_state *s = work->state;
+    int32_t terms[CPU_BYTE_COLUMNS] = {0};
+    float multipliers[CPU_BYTE_COLUMNS] = {0};
+    int64_t rows = tile->rows, column = tile->column, n = cpu_min64(CPU_BYTE_COLUMNS, s->b.columns - column);
+    const int32_t *bias = operand(work->call, s->bias);
+    const char *packed = (const char *)tile->packed_b;
+    for (int64_t i = 0; i < rows; i++) {
+        fill_terms(terms, n, cpu_byte_column_sums(packed, s->b.rows, s->b.columns) + column,
+                   bias ? bias + column : NULL, work->zeros + column, s->b.rows, a_zero_of(work, first + i));
+        if (s->out_dtype != GANTRY_INT32)
+            fill_multipliers(multipliers, n, a_scale_of(work, first + i),
+                             (const float *)work->call->inputs[s->b_scale] +
+                                 (s->b_scale_count == 1 ? 0 : column),
+                             s->b_scale_count != 1, *(const float *)work->call->inputs[s->y_scale]);
+        cpu_byte_tile row = *tile;
+        row.rows = 1;
+        row.a += i * tile->a_stride;
+        row.a_sums = tile->a_sums ? tile->a_sums + i : NULL;
+        row.out = (char *)tile->out + (size_t)(i * tile->out_stride) * cpu_dtype_size(s->out_dtype);
+        row.add = terms - column;
+        row.multipliers = multipliers - column;
+        cpu_byte_tile_run(&row);
+    }
+}
+
+static void product_tile(const product_work *work, int64_t batch, int64_t first, int64_t rows, int64_t column)
 {
     const product_state *s = work->state;
     cpu_nest_position position;
     cpu_nest_seek(&s->nest, batch / s->nest.inner, &position);
-    int64_t at = batch % s->nest.inner, a_row = (position.offset[0] + at * s->nest.step[0]) * s->rows + first;
-    const char *b = work->b + (size_t)(position.offset[1] + at * s->nest.step[1]) * s->b_matrix_bytes;
-    const void *a_zeros = operand(work->call, s->a_zero), *b_zeros = operand(work->call, s->b_zero);
-    int64_t columns = cpu_min64(CPU_BYTE_COLUMNS, s->columns - column);
-    int32_t c[CPU_BYTE_ROWS][CPU_BYTE_COLUMNS], zeros[CPU_BYTE_COLUMNS];
-    for (int64_t j = 0; j < columns; j++)
-        zeros[j] =
-            cpu_byte_b_zero(s->b_dtype, zero_at(s->b_zero_dtype, b_zeros, s->b_zero_count, column + j));
-    cpu_byte_block(work->a + a_row * cpu_byte_depth(s->depth), rows, b, s->depth, s->columns, column, c);
-    for (int64_t i = 0; i < rows; i++) {
-        int32_t a_zero =
-            cpu_byte_a_zero(s->a_dtype, zero_at(s->a_zero_dtype, a_zeros, s->a_zero_count, first + i));
-        cpu_byte_correct(c[i], columns, b, s->depth, s->columns, column, work->sums[a_row + i], a_zero,
-                         zeros);
-        store_row(work, c[i], batch * s->rows + first + i, first + i, column, columns);
+    int64_t inside = batch % s->nest.inner, a_at = position.offset[0] + inside * s->nest.step[0],
+            b_at = position.offset[1] + inside * s->nest.step[1], depth = cpu_byte_depth(s->a.columns);
+    int64_t row = a_at * s->a.rows + first;
+    const uint8_t *a = work->call->inputs[s->a_input];
+    cpu_byte_tile tile = {
+        .a = s->direct ? a + offset_of(&s->a, a_at) + first * s->a.row_stride : work->a + row * depth,
+        .a_stride = s->direct ? s->a.row_stride : depth,
+        .rows = rows,
+        .packed_b = work->b + (size_t)b_at * s->b_matrix_bytes,
+        .k = s->b.rows,
+        .n = s->b.columns,
+        .column = column,
+        .add = work->terms + b_at * s->wide,
+        .b_zeros = s->sums ? work->zeros : NULL,
+        .a_sums = s->sums ? work->sums + row : NULL,
+        .multipliers = work->multipliers,
+        .kind = s->out_dtype == GANTRY_INT32 ? CPU_BYTE_INT32 : CPU_BYTE_BYTES,
+        .out = (char *)work->call->outputs[0] +
+               (size_t)((batch * s->a.rows + first) * s->b.columns + column) * cpu_dtype_size(s->out_dtype),
+        .out_stride = s->b.columns};
+    if (tile.kind == CPU_BYTE_BYTES) {
+        int32_t low = s->out_dtype == GANTRY_INT8 ? -128 : 0, high = low + 255;
+        tile.zero = zero_at(s->out_dtype, operand(work->call, s->y_zero), 1, 0);
+        tile.low = (float)((s->range.clamped ? s->range.low : low) - tile.zero);
+        tile.high = (float)((s->range.clamped ? s->range.high : high) - tile.zero);
     }
+    if (s->by_row)
+        run_by_row(work, &tile, first);
+    else
+        cpu_byte_tile_run(&tile);
 }
 
-/* Blocks in the order batch, columns, rows: neighbours share their part of B. */
+/* Tiles in the order batch, columns, rows: neighbours share their part of B. */
 static void product_chunk(void *arg, int64_t begin, int64_t end)
 {
     const product_work *work = arg;
     const product_state *s = work->state;
     for (int64_t k = begin; k < end; k++) {
         int64_t first = k % s->row_blocks * CPU_BYTE_ROWS, rest = k / s->row_blocks;
-        product_block(work, rest / s->column_blocks, first, cpu_min64(CPU_BYTE_ROWS, s->rows - first),
-                      rest % s->column_blocks * CPU_BYTE_COLUMNS);
+        product_tile(work, rest / s->column_blocks, first, cpu_min64(CPU_BYTE_ROWS, s->a.rows - first),
+                     rest % s->column_blocks * CPU_BYTE_COLUMNS);
     }
 }
 
 static gantry_status product_run(const void *opaque, const cpu_call *call)
 {
     const product_state *s = opaque;
-    char *scratch = call->scratch, *own_b = scratch + s->sums_bytes + s->a_bytes;
-    product_work work = {s, call, (int32_t *)scratch, (uint8_t *)scratch + s->sums_bytes,
-                         s->packed_b ? s->packed_b : own_b};
-    cpu_parallel(call, s->a_batches * s->rows, cpu_max64(1, (32 << 10) / cpu_max64(1, s->depth)),
-                 pack_a_chunk, &work);
-    if (!s->packed_b)
-        pack_b(s, call->inputs[s->b], own_b);
-    int64_t block = CPU_BYTE_ROWS * CPU_BYTE_COLUMNS * cpu_max64(1, s->depth);
-    cpu_parallel(call, s->batches * s->row_blocks * s->column_blocks, cpu_max64(1, (1 << 20) / block),
-                 product_chunk, &work);
+    char *scratch = call->scratch;
+    product_work work = {.state = s,
+                         .call = call,
+                         .multipliers = (float *)scratch,
+                         .zeros = (int32_t *)(scratch + s->zero_offset),
+                         .terms = (int32_t *)(scratch + s->term_offset),
+                         .sums = (int32_t *)(scratch + s->sum_offset),
+                         .a = (uint8_t *)scratch + s->a_offset,
+                         .b = s->packed_b ? (char *)s->packed_b : scratch + s->b_offset};
+    prepare_columns(&work);
+    int64_t b_tiles = s->b.count * s->column_blocks, tile_bytes = CPU_BYTE_COLUMNS * s->b.rows;
+    cpu_parallel(call, b_tiles, s->packed_b ? b_tiles : cpu_max64(1, (32 << 10) / cpu_max64(1, tile_bytes)),
+                 prepare_b, &work);
+    if (s->sums || !s->direct)
+        cpu_parallel(call, s->a.count * s->a.rows, cpu_max64(1, (32 << 10) / cpu_max64(1, s->a.columns)),
+                     prepare_a, &work);
+    int64_t tile = CPU_BYTE_ROWS * tile_bytes;
+    cpu_parallel(call, s->batches * s->row_blocks * s->column_blocks,
+                 cpu_max64(1, (2 << 20) / cpu_max64(1, tile)), product_chunk, &work);
     return GANTRY_OK;
 }
 
-/* M, N, K and the batch axes; a vector is a matrix of one row or column. */
-static gantry_status plan_product(cpu_build *build, product_state *state)
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* perm: the operand is that Transpose of the tensor; NULL: the tensor itself. A vector is a matrix of one row
+ * (as the left operand) or one column. */
+static matrices matrices_of(const cpu_tensor *tensor, const int64_t *perm, bool left, bool swapped)
 {
-    const cpu_tensor *a = &build->inputs[state->a], *b = &build->inputs[state->b], *out = &build->outputs[0];
-    uint32_t a_batch = a->rank > 2 ? a->rank - 2 : 0, b_batch = b->rank > 2 ? b->rank - 2 : 0;
-    uint32_t batch_rank = a_batch > b_batch ? a_batch : b_batch;
+    matrices m = {.count = 1, .rows = 1, .columns = 1};
+    int64_t strides[GANTRY_MAX_RANK];
+    uint32_t rank = tensor->rank, last = rank - 1;
+    cpu_strides(rank, tensor->dims, strides);
+    for (uint32_t axis = 0; axis < rank; axis++) {
+        uint32_t from = perm ? (uint32_t)perm[axis] : axis;
+        bool is_row = rank > 1 ? axis == last - 1 : !left, is_column = rank > 1 ? axis == last : left;
+        if (is_row) {
+            m.rows = tensor->dims[from];
+            m.row_stride = strides[from];
+        } else if (is_column) {
+            m.columns = tensor->dims[from];
+            m.column_stride = strides[from];
+        } else {
+            m.dims[m.rank] = tensor->dims[from];
+            m.strides[m.rank++] = strides[from];
+            m.count *= tensor->dims[from];
+        }
+    }
+    if (swapped) {
+        matrices was = m;
+        m.rows = was.columns;
+        m.columns = was.rows;
+        m.row_stride = was.column_stride;
+        m.column_stride = was.row_stride;
+    }
+    return m;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static void plan_scratch(product_state *s)
+{
+    s->wide = s->column_blocks * CPU_BYTE_COLUMNS;
+    size_t lane = (size_t)s->wide * sizeof(int32_t);
+    size_t rows = s->sums || !s->direct ? (size_t)(s->a.count * s->a.rows) : 0;
+    s->zero_offset = lane;
+    s->term_offset = 2 * lane;
+    s->sum_offset = s->term_offset + (size_t)s->b.count * lane;
+    s->a_offset = s->sum_offset + aligned(rows * sizeof(int32_t));
+    s->b_offset = s->a_offset + (s->direct ? 0 : aligned(rows * (size_t)cpu_byte_depth(s->a.columns)));
+    s->scratch_bytes = s->b_offset + (s->packed_b ? 0 : (size_t)s->b.count * s->b_matrix_bytes);
+}
+
+/* M, N, K and the batch axes. */
+static gantry_status plan_product(cpu_build *build, product_state *s, bool b_transposed)
+{
+    const cpu_tensor *a = &build->inputs[s->a_input], *b = &build->inputs[s->b_input],
+                     *out = &build->outputs[0];
     if (a->rank == 0 || b->rank == 0)
         return cpu_unsupported(build, "a scalar is no matrix");
-    state->rows = a->rank > 1 ? a->dims[a->rank - 2] : 1;
-    state->depth = a->dims[a->rank - 1];
-    state->columns = b->rank > 1 ? b->dims[b->rank - (state->b_transposed ? 2 : 1)] : 1;
-    if ((b->rank > 1 ? b->dims[b->rank - (state->b_transposed ? 1 : 2)] : b->dims[0]) != state->depth)
+    s->a = matrices_of(a, build->perms[0], true, false);
+    s->b = matrices_of(b, build->perms[1], false, b_transposed);
+    if (s->b.rows != s->a.columns)
         return cpu_unsupported(build, "inner extents differ");
-    state->batches = cpu_product(out->dims, 0, batch_rank);
-    cpu_tensor a_matrices = {.rank = a_batch}, b_matrices = {.rank = b_batch};
-    memcpy(a_matrices.dims, a->dims, a_batch * sizeof a->dims[0]);
-    memcpy(b_matrices.dims, b->dims, b_batch * sizeof b->dims[0]);
+    uint32_t batch_rank = s->a.rank > s->b.rank ? s->a.rank : s->b.rank;
+    s->batches = cpu_product(out->dims, 0, batch_rank);
+    cpu_tensor a_matrices = {.rank = s->a.rank}, b_matrices = {.rank = s->b.rank};
+    memcpy(a_matrices.dims, s->a.dims, sizeof s->a.dims);
+    memcpy(b_matrices.dims, s->b.dims, sizeof s->b.dims);
     const cpu_tensor *operands[2] = {&a_matrices, &b_matrices};
-    if (!cpu_nest_broadcast(&state->nest, batch_rank, out->dims, 2, operands))
+    if (!cpu_nest_broadcast(&s->nest, batch_rank, out->dims, 2, operands))
         return cpu_unsupported(build, "batch axes do not broadcast");
-    state->a_batches = cpu_product(a->dims, 0, a_batch);
-    state->b_batches = cpu_product(b->dims, 0, b_batch);
-    state->a_dtype = a->dtype;
-    state->b_dtype = b->dtype;
-    state->row_blocks = (state->rows + CPU_BYTE_ROWS - 1) / CPU_BYTE_ROWS;
-    state->column_blocks = (state->columns + CPU_BYTE_COLUMNS - 1) / CPU_BYTE_COLUMNS;
-    int64_t a_rows = state->a_batches * state->rows;
-    state->sums_bytes = ((size_t)a_rows * sizeof(int32_t) + 63) & ~(size_t)63;
-    state->a_bytes = ((size_t)(a_rows * cpu_byte_depth(state->depth)) + 63) & ~(size_t)63;
-    state->b_matrix_bytes = cpu_byte_b_bytes(state->depth, state->columns);
+    s->a_dtype = a->dtype;
+    s->b_dtype = b->dtype;
+    s->row_blocks = (s->a.rows + CPU_BYTE_ROWS - 1) / CPU_BYTE_ROWS;
+    s->column_blocks = (s->b.columns + CPU_BYTE_COLUMNS - 1) / CPU_BYTE_COLUMNS;
+    s->b_matrix_bytes = aligned(cpu_byte_b_bytes(s->b.rows, s->b.columns));
+    s->direct = a->dtype == GANTRY_UINT8 && s->a.column_stride == 1 && s->a.columns % 4 == 0;
+    if (s->a.column_stride != 1 && s->a.columns > 1)
+        return cpu_unsupported(build, "the rows of A are not contiguous");
     return GANTRY_OK;
 }
 
@@ -187,52 +341,70 @@ static gantry_status read_parameter(cpu_build *build, uint32_t input, int64_t la
 
 typedef struct pack_job {
     const product_state *state;
-    const void *b;
+    const char *b;
 } pack_job;
 
 static gantry_status fill_b(void *arg, void *packed)
 {
     const pack_job *job = arg;
-    pack_b(job->state, job->b, packed);
+    const product_state *s = job->state;
+    for (int64_t batch = 0; batch < s->b.count; batch++)
+        cpu_byte_pack_b(s->b_dtype, job->b + offset_of(&s->b, batch), s->b.rows, s->b.columns,
+                        s->b.row_stride, s->b.column_stride,
+                        (char *)packed + (size_t)batch * s->b_matrix_bytes);
     return GANTRY_OK;
 }
 
-static gantry_status finish_product(cpu_build *build, product_state *state, cpu_kernel *out_kernel)
+/* Whether some zero point of B, as it is packed, may differ from 0. */
+static bool needs_sums(const cpu_build *build, const product_state *s)
 {
-    const cpu_tensor *b = &build->inputs[state->b];
-    size_t b_bytes = (size_t)state->b_batches * state->b_matrix_bytes;
+    const cpu_tensor *zeros = s->b_zero == GANTRY_NO_ID ? NULL : &build->inputs[s->b_zero];
+    if (!zeros)
+        return s->b_dtype == GANTRY_UINT8;
+    for (int64_t k = 0; zeros->data && k < zeros->count; k++)
+        if (cpu_byte_b_zero(s->b_dtype, (int32_t)cpu_load_int(zeros->dtype, zeros->data, k)) != 0)
+            return true;
+    return !zeros->data || !zeros->constant;
+}
+
+static gantry_status finish_product(cpu_build *build, product_state *s, cpu_kernel *out_kernel)
+{
+    const cpu_tensor *b = &build->inputs[s->b_input];
     bool packs = b->constant && b->data;
     if (packs) {
-        pack_job job = {state, b->data};
-        state->packed_b = cpu_pack(build, b, CPU_BYTE_LAYOUT_KEY, b_bytes, fill_b, &job);
-        if (!state->packed_b)
+        pack_job job = {s, b->data};
+        uint64_t key = CPU_BYTE_LAYOUT_KEY + (s->b.row_stride == 1 && s->b.column_stride != 1);
+        s->packed_b = cpu_pack(build, b, key, (size_t)s->b.count * s->b_matrix_bytes, fill_b, &job);
+        if (!s->packed_b)
             return build->err->code;
     }
-    state->out_dtype = build->outputs[0].dtype;
-    *out_kernel = cpu_kernel_of(product_run, state);
-    out_kernel->packed_inputs = packs ? 1u << state->b : 0;
-    out_kernel->scratch_bytes = state->sums_bytes + state->a_bytes + (packs ? 0 : b_bytes);
-    out_kernel->flops =
-        2.0 * (double)(state->batches * state->rows) * (double)(state->columns * state->depth);
-    out_kernel->threads = cpu_threads_for(build, out_kernel->flops / 16);
-    out_kernel->isa = cpu_byte_isa();
+    s->out_dtype = build->outputs[0].dtype;
+    s->sums = needs_sums(build, s);
+    s->by_row = s->a_zero_count > 1 || s->a_scale_count > 1;
+    plan_scratch(s);
+    *out_kernel = cpu_kernel_of(product_run, s);
+    out_kernel->packed_inputs = packs ? 1u << s->b_input : 0;
+    out_kernel->scratch_bytes = s->scratch_bytes;
+    out_kernel->flops = 2.0 * (double)(s->batches * s->a.rows) * (double)(s->b.columns * s->b.rows);
+    out_kernel->threads = cpu_threads_for(build, out_kernel->flops / 64);
+    out_kernel->isa = cpu_byte_isa_name();
     out_kernel->accumulate = GANTRY_INT32;
     return GANTRY_OK;
 }
 
 gantry_status cpu_make_matmul_integer(cpu_build *build, cpu_kernel *out_kernel)
 {
-    product_state *state = cpu_state(build, sizeof *state);
-    if (!state)
+    product_state *s = cpu_state(build, sizeof *s);
+    if (!s)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    state->a = 0;
-    state->b = 1;
-    state->bias = GANTRY_NO_ID;
-    GT_TRY(plan_product(build, state));
-    GT_TRY(read_parameter(build, 2, state->rows, &state->a_zero, &state->a_zero_count, &state->a_zero_dtype));
-    GT_TRY(
-        read_parameter(build, 3, state->columns, &state->b_zero, &state->b_zero_count, &state->b_zero_dtype));
-    return finish_product(build, state, out_kernel);
+    s->a_input = 0;
+    s->b_input = 1;
+    s->bias = GANTRY_NO_ID;
+    s->a_scale_count = 1;
+    GT_TRY(plan_product(build, s, false));
+    GT_TRY(read_parameter(build, 2, s->a.rows, &s->a_zero, &s->a_zero_count, &s->a_zero_dtype));
+    GT_TRY(read_parameter(build, 3, s->b.columns, &s->b_zero, &s->b_zero_count, &s->b_zero_dtype));
+    return finish_product(build, s, out_kernel);
 }
 
 /* QLinearMatMul, QGemm, which has its bias in front of the output's scale, or a product that was joined with
@@ -272,21 +444,21 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
     product_state *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    state->a = 0;
-    state->b = 3;
-    state->b_transposed = transposed(build);
-    GT_TRY(plan_product(build, state));
-    GT_TRY(read_parameter(build, 1, state->rows, &state->a_scale, &state->a_scale_count, NULL));
-    GT_TRY(read_parameter(build, 2, state->rows, &state->a_zero, &state->a_zero_count, &state->a_zero_dtype));
-    GT_TRY(read_parameter(build, 4, state->columns, &state->b_scale, &state->b_scale_count, NULL));
+    state->a_input = 0;
+    state->b_input = 3;
+    GT_TRY(plan_product(build, state, transposed(build)));
+    GT_TRY(read_parameter(build, 1, state->a.rows, &state->a_scale, &state->a_scale_count, NULL));
     GT_TRY(
-        read_parameter(build, 5, state->columns, &state->b_zero, &state->b_zero_count, &state->b_zero_dtype));
+        read_parameter(build, 2, state->a.rows, &state->a_zero, &state->a_zero_count, &state->a_zero_dtype));
+    GT_TRY(read_parameter(build, 4, state->b.columns, &state->b_scale, &state->b_scale_count, NULL));
+    GT_TRY(read_parameter(build, 5, state->b.columns, &state->b_zero, &state->b_zero_count,
+                          &state->b_zero_dtype));
     GT_TRY(read_parameter(build, operands.y_scale, 1, &state->y_scale, &count, NULL));
     GT_TRY(read_parameter(build, operands.y_zero, 1, &state->y_zero, &count, NULL));
-    GT_TRY(read_parameter(build, operands.bias, state->columns, &state->bias, &count, NULL));
-    if (state->bias != GANTRY_NO_ID && count != state->columns)
+    GT_TRY(read_parameter(build, operands.bias, state->b.columns, &state->bias, &count, NULL));
+    if (state->bias != GANTRY_NO_ID && count != state->b.columns)
         return cpu_unsupported(build, "the bias has %lld elements for %lld columns", (long long)count,
-                               (long long)state->columns);
+                               (long long)state->b.columns);
     GT_TRY(plan_range(build, state));
     return finish_product(build, state, out_kernel);
 }

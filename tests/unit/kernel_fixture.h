@@ -151,6 +151,7 @@ static inline gantry_status fixture_make(fixture *f)
     const cpu_op_row *row = cpu_find_op(f->node.domain, f->node.op);
     cr_assert_not_null(row, "no row for %s", f->node.op);
     f->build = (cpu_build){.arena = &f->arena,
+                           .scratch = &f->arena,
                            .graph = &f->graph,
                            .node = &f->node,
                            .input_count = f->node.input_count,
