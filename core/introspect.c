@@ -11,12 +11,28 @@ uint32_t gantry_session_output_count(const gantry_session *session)
     return session ? gt_session_graph(session)->outputs.count : 0;
 }
 
-/* The names of symbolic extents and the extents themselves, kept with the session: made once when it is
- * created would cost those who never ask. */
-static gantry_status describe_dims(gantry_session *session, const gt_value *value,
-                                   gantry_value_info *out_info, gantry_error *err)
+/* The name of a symbolic extent, NULL when it has none. */
+static gantry_status name_dim(gantry_session *session, const gt_value *value, uint32_t d,
+                              const char **out_name, gantry_error *err)
 {
-    const gt_exprs *exprs = &session->model->exprs;
+    gt_expr e = value->dims[d];
+    bool declared = (int32_t)d < value->declared_rank && value->declared_dim_names &&
+                    value->declared_dim_names[d] && value->declared_dim_names[d][0];
+    *out_name = declared ? value->declared_dim_names[d] : NULL;
+    if (declared || e == GT_EXPR_UNKNOWN)
+        return GANTRY_OK;
+    gt_text text;
+    gt_text_init(&text, session->allocator);
+    gt_expr_print(&session->model->exprs, e, &text);
+    *out_name =
+        text.failed ? NULL : gt_arena_text(&session->model->arena, text.data ? text.data : "", text.length);
+    gt_text_free(&text);
+    return *out_name ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_NONE);
+}
+
+static gantry_status make_dims(gantry_session *session, const gt_value *value, gt_told_dims *out_told,
+                               gantry_error *err)
+{
     uint32_t rank = (uint32_t)value->rank;
     int64_t *dims = GT_ARENA_ARRAY(&session->model->arena, int64_t, rank);
     const char **names = GT_ARENA_ARRAY(&session->model->arena, const char *, rank);
@@ -24,24 +40,31 @@ static gantry_status describe_dims(gantry_session *session, const gt_value *valu
         return gt_out_of_memory(err, GANTRY_STAGE_NONE);
     for (uint32_t d = 0; d < rank; d++) {
         gt_expr e = value->dims[d];
-        if (e != GT_EXPR_UNKNOWN && gt_expr_is_const(exprs, e, &dims[d]))
+        if (e != GT_EXPR_UNKNOWN && gt_expr_is_const(&session->model->exprs, e, &dims[d]))
             continue;
         dims[d] = -1;
-        if (d < (uint32_t)(value->declared_rank > 0 ? value->declared_rank : 0) &&
-            value->declared_dim_names && value->declared_dim_names[d] && value->declared_dim_names[d][0]) {
-            names[d] = value->declared_dim_names[d];
-            continue;
-        }
-        if (e == GT_EXPR_UNKNOWN)
-            continue;
-        gt_text text;
-        gt_text_init(&text, session->allocator);
-        gt_expr_print(exprs, e, &text);
-        names[d] = gt_arena_text(&session->model->arena, text.data ? text.data : "", text.length);
-        gt_text_free(&text);
+        GT_TRY(name_dim(session, value, d, &names[d], err));
     }
-    out_info->dims = dims;
-    out_info->dim_names = names;
+    *out_told = (gt_told_dims){dims, names};
+    return GANTRY_OK;
+}
+
+/* Extents and names of a value, kept with the session: made when they are first asked for, because most
+ * sessions are never asked, and once, because others ask before every run. */
+static gantry_status describe_dims(gantry_session *session, uint32_t id, const gt_value *value,
+                                   gantry_value_info *out_info, gantry_error *err)
+{
+    if (!session->told_dims) {
+        session->told_dims =
+            GT_NEW_ARRAY(session->allocator, gt_told_dims, gt_session_graph(session)->values.count);
+        if (!session->told_dims)
+            return gt_out_of_memory(err, GANTRY_STAGE_NONE);
+    }
+    gt_told_dims *told = &session->told_dims[id];
+    if (!told->dims)
+        GT_TRY(make_dims(session, value, told, err));
+    out_info->dims = told->dims;
+    out_info->dim_names = told->names;
     return GANTRY_OK;
 }
 
@@ -56,8 +79,8 @@ static gantry_status describe(const gantry_session *session, uint32_t index, boo
     if (index >= count)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL, "%s %u of %u",
                        input ? "input" : "output", index, count);
-    const gt_value *value =
-        graph->values.data[input ? graph->inputs.data[index] : graph->outputs.data[index]];
+    uint32_t id = input ? graph->inputs.data[index] : graph->outputs.data[index];
+    const gt_value *value = graph->values.data[id];
     *out_info = (gantry_value_info){.struct_bytes = out_info->struct_bytes,
                                     .name = value->name,
                                     .kind = value->kind,
@@ -68,7 +91,7 @@ static gantry_status describe(const gantry_session *session, uint32_t index, boo
         return GANTRY_OK;
     gantry_session *mutable_session = (gantry_session *)(uintptr_t)session;
     pthread_mutex_lock(&mutable_session->lock);
-    gantry_status status = describe_dims(mutable_session, value, out_info, err);
+    gantry_status status = describe_dims(mutable_session, id, value, out_info, err);
     pthread_mutex_unlock(&mutable_session->lock);
     return status;
 }

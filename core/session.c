@@ -358,6 +358,7 @@ void gt_session_free(gantry_session *session)
     gt_free(allocator, session->domains);
     gt_free(allocator, session->scratch_values);
     gt_free(allocator, session->scratch_known);
+    gt_free(allocator, session->told_dims);
     gt_free(allocator, session->path);
     gt_free(allocator, session->input_domains);
     gt_free(allocator, session->output_domains);

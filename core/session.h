@@ -26,6 +26,12 @@ typedef struct gt_phase {
     double ns;
 } gt_phase;
 
+/* What gantry_session_input and _output said of a value's extents; dims NULL: nothing yet. */
+typedef struct gt_told_dims {
+    const int64_t *dims;
+    const char *const *names;
+} gt_told_dims;
+
 struct gantry_session {
     gantry_runtime *runtime;
     gt_allocator *allocator;
@@ -54,6 +60,7 @@ struct gantry_session {
     GT_VEC(gt_phase) phases;
     double create_ns, fold_ns;
     const struct gt_file_rules *for_file; /* the graph will be written, not run; NULL: a session proper */
+    gt_told_dims *told_dims; /* by value id of the root graph; under lock; NULL until somebody asks */
     bool created;
     gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
 };

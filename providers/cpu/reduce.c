@@ -252,11 +252,12 @@ static accumulator neutral_of(fold_kind fold, gantry_dtype dtype)
 
 /* ---- finishing ------------------------------------------------------------------------------- */
 
+/* The mean of nothing is undefined in ONNX; 0 in ONNX Runtime and OpenVINO, and so here, in all types. */
 static double finish_float(const reduce_state *state, double a)
 {
     switch (state->kind) {
     case REDUCE_MEAN:
-        return a / (double)state->reduced_count;
+        return state->reduced_count ? a / (double)state->reduced_count : 0;
     case REDUCE_L2:
         return sqrt(a);
     case REDUCE_LOG_SUM:

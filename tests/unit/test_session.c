@@ -115,6 +115,24 @@ Test(session, gives_no_output_of_a_run_that_failed)
     small_close(&s);
 }
 
+/* Asked before every run, as bindings to other languages do, it may not grow. */
+Test(session, declarations_are_made_once)
+{
+    small_session s = small_open(small_add(-1), "");
+    gantry_value_info first = {.struct_bytes = sizeof first}, again = first;
+    cr_assert_eq(gantry_session_input(s.session, 0, &first, &s.err), GANTRY_OK);
+    cr_assert(first.dims[0] == -1 && first.dims[1] == 4 && strcmp(first.dim_names[0], "n") == 0);
+    gantry_session_output(s.session, 0, &again, &s.err);
+    uint64_t before = gantry_runtime_allocation_count(s.runtime);
+    for (int k = 0; k < 20000; k++) {
+        cr_assert_eq(gantry_session_input(s.session, 0, &again, &s.err), GANTRY_OK);
+        cr_assert_eq(again.dims, first.dims);
+        cr_assert_eq(gantry_session_output(s.session, 0, &again, &s.err), GANTRY_OK);
+    }
+    cr_assert_eq(gantry_runtime_allocation_count(s.runtime), before);
+    small_close(&s);
+}
+
 /* The true size comes with the data, also when there is no data. */
 Test(session, finds_nothing_in_an_empty_tensor)
 {
