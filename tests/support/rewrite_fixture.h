@@ -73,6 +73,19 @@ static inline void fixture_free(fixture *f)
     gt_model_destroy(&f->model);
 }
 
+/* A fixture for tests that need one only: Test(suite, name, .init = begin, .fini = end). */
+static fixture fix;
+
+static inline void begin(void)
+{
+    fixture_init(&fix);
+}
+
+static inline void end(void)
+{
+    fixture_free(&fix);
+}
+
 /* ---- building */
 
 static inline uint32_t value(fixture *f, const char *name)
@@ -164,6 +177,13 @@ static inline void simplify(fixture *f)
     if (f->graph == f->model->root)
         CHECK(f, gt_infer_inputs(f->model, NULL, &f->error));
     CHECK(f, gt_simplify(f->model->root, &f->options, &f->error));
+}
+
+/* The usual end of a graph. */
+static inline void simplify_to(fixture *f, const char *name)
+{
+    output(f, name);
+    simplify(f);
 }
 
 /* ---- asking */
