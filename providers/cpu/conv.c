@@ -94,6 +94,8 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
         status = cpu_conv_winograd(build, conv, out_kernel);
     if (single && (!own || conv->transposed) && status == GANTRY_UNSUPPORTED)
         status = cpu_conv_pixels(build, conv, out_kernel);
+    if (single && !own && status == GANTRY_UNSUPPORTED)
+        status = cpu_conv_depthwise(build, conv, out_kernel);
     if (single && !own && !conv->transposed && status == GANTRY_UNSUPPORTED)
         status = cpu_conv_dnnl(build, conv, out_kernel);
     if (single && status == GANTRY_UNSUPPORTED)

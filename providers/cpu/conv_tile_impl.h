@@ -3,17 +3,18 @@
  * TILE_MULTIPLY_ADD(a, b, c); TILE_MANY_REGISTERS when there are 32. */
 #include "conv_tile.h"
 
+#define TILE_PIXELS 8 /* of a depthwise tile: as many independent sums as hide the latency of an addition */
+
 typedef TILE_VECTOR vf;
+typedef int32_t vi __attribute__((vector_size(TILE_LANES * 4)));
+#define VECTOR_LANES TILE_LANES
+#include "vector_exp.h"
+
 typedef float vf_unaligned __attribute__((vector_size(TILE_LANES * 4), aligned(4), may_alias));
 
 static inline __attribute__((always_inline)) vf load(const float *p)
 {
     return (vf)(*(const vf_unaligned *)p);
-}
-
-static inline __attribute__((always_inline)) vf all(float x)
-{
-    return x - (vf){0};
 }
 
 /* Both loops over m and v have constant bounds: the sums live in registers. */
@@ -32,7 +33,7 @@ static inline __attribute__((always_inline)) vf all(float x)
             in[v] = load(from + v * TILE_LANES);                                                             \
             TILE_EACH(m, M)                                                                                  \
             {                                                                                                \
-                vf factor = all(w[t * M + m]);                                                               \
+                vf factor = vector_all(w[t * M + m]);                                                        \
                 TILE_EACH(v, V)                                                                              \
                 sum[m][v] = TILE_MULTIPLY_ADD(factor, in[v], sum[m][v]);                                     \
             }                                                                                                \
@@ -66,6 +67,55 @@ TILE(8, 2)
 TILE(8, 3)
 #endif
 
+/* `pixels` and `silu` are known when this is compiled. The activation of one tile fills the time in which the
+ * next one waits for memory. */
+static inline __attribute__((always_inline)) void depthwise_pixels(const int pixels, const bool silu,
+                                                                   const cpu_depthwise_row *r, const float *x,
+                                                                   int64_t first_tap, int64_t last_tap,
+                                                                   float *y)
+{
+    vf sum[TILE_PIXELS];
+    TILE_EACH(p, pixels)
+    sum[p] = load(r->bias);
+    for (int64_t i = 0; i < r->taps[0]; i++)
+        for (int64_t j = first_tap; j < last_tap; j++) {
+            const float *from = x + i * r->x_tap[0] + j * r->x_tap[1];
+            vf factor = load(r->w + (i * r->taps[1] + j) * TILE_LANES);
+            TILE_EACH(p, pixels)
+            sum[p] = TILE_MULTIPLY_ADD(load(from + p * r->step), factor, sum[p]);
+        }
+    TILE_EACH(p, pixels)
+    *(vf_unaligned *)(y + p * TILE_LANES) = (vf_unaligned)(silu ? vector_silu(sum[p], 1.0f) : sum[p]);
+}
+
+static inline __attribute__((always_inline)) void depthwise(const bool silu, const cpu_depthwise_row *r,
+                                                            int64_t column, int64_t first_tap,
+                                                            int64_t last_tap, int64_t count, float *y)
+{
+    const float *x = r->x + column;
+    int64_t k = 0;
+    for (; k + TILE_PIXELS <= count; k += TILE_PIXELS)
+        depthwise_pixels(TILE_PIXELS, silu, r, x + k * r->step, first_tap, last_tap, y + k * TILE_LANES);
+    for (; k + 4 <= count; k += 4)
+        depthwise_pixels(4, silu, r, x + k * r->step, first_tap, last_tap, y + k * TILE_LANES);
+    for (; k + 2 <= count; k += 2)
+        depthwise_pixels(2, silu, r, x + k * r->step, first_tap, last_tap, y + k * TILE_LANES);
+    if (k < count)
+        depthwise_pixels(1, silu, r, x + k * r->step, first_tap, last_tap, y + k * TILE_LANES);
+}
+
+static void depthwise_plain(const cpu_depthwise_row *r, int64_t column, int64_t first_tap, int64_t last_tap,
+                            int64_t count, float *y)
+{
+    depthwise(false, r, column, first_tap, last_tap, count, y);
+}
+
+static void depthwise_silu(const cpu_depthwise_row *r, int64_t column, int64_t first_tap, int64_t last_tap,
+                           int64_t count, float *y)
+{
+    depthwise(true, r, column, first_tap, last_tap, count, y);
+}
+
 const cpu_conv_tiles TILE_NAME = {TILE_ISA,
                                   TILE_LANES,
                                   {{tile_1x1, tile_1x2, tile_1x3, tile_1x6},
@@ -77,4 +127,5 @@ const cpu_conv_tiles TILE_NAME = {TILE_ISA,
                                    {tile_4x1, tile_4x2, tile_4x3, 0},
                                    {0}
 #endif
-                                  }};
+                                  },
+                                  {depthwise_plain, depthwise_silu}};

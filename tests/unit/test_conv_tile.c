@@ -41,6 +41,40 @@ static void check_tile(const cpu_conv_tiles *tiles, int log2, int width, bool ad
         }
 }
 
+/* One row of 4 tap rows and 3 tap columns, of which columns first .. last-1 count. */
+static void check_depthwise(const cpu_conv_tiles *tiles, bool silu, int64_t step, int64_t first, int64_t last)
+{
+    enum { ROWS = 4, COLUMNS = 3, COUNT = 15, X_ROW = 40 };
+    static float x[ROWS * X_ROW * CPU_TILE_MAX_LANES], w[ROWS * COLUMNS * CPU_TILE_MAX_LANES];
+    float y[(COUNT + 1) * CPU_TILE_MAX_LANES], bias[CPU_TILE_MAX_LANES];
+    int64_t lanes = tiles->lanes, dilation = 2;
+    for (int k = 0; k < ROWS * X_ROW * CPU_TILE_MAX_LANES; k++)
+        x[k] = number(k);
+    for (int k = 0; k < ROWS * COLUMNS * CPU_TILE_MAX_LANES; k++)
+        w[k] = number(3 * k + 1) / 4;
+    for (int k = 0; k < CPU_TILE_MAX_LANES; k++)
+        bias[k] = number(5 * k);
+    cpu_depthwise_row row = {x, w, bias, {ROWS, COLUMNS}, {X_ROW * lanes, dilation * lanes}, step * lanes};
+    for (int64_t count = 0; count <= COUNT; count++) {
+        for (int k = 0; k < (COUNT + 1) * CPU_TILE_MAX_LANES; k++)
+            y[k] = 100;
+        tiles->depthwise[silu](&row, 2 * lanes, first, last, count, y);
+        for (int64_t k = 0; k < (count + 1) * lanes; k++) {
+            double wanted = (double)bias[k % lanes];
+            for (int64_t i = 0; i < ROWS; i++)
+                for (int64_t j = first; j < last; j++)
+                    wanted +=
+                        (double)
+                            x[i * X_ROW * lanes + (2 + k / lanes * step + j * dilation) * lanes + k % lanes] *
+                        (double)w[(i * COLUMNS + j) * lanes + k % lanes];
+            wanted = silu ? wanted / (1 + exp(-wanted)) : wanted;
+            wanted = k < count * lanes ? wanted : 100;
+            cr_assert(fabs((double)y[k] - wanted) < 1e-4, "%s step %d taps %d..%d element %d: %g, want %g",
+                      tiles->isa, (int)step, (int)first, (int)last, (int)k, (double)y[k], wanted);
+        }
+    }
+}
+
 static void check_table(const cpu_conv_tiles *tiles)
 {
     int count = 0;
@@ -49,6 +83,11 @@ static void check_table(const cpu_conv_tiles *tiles)
             for (int add = 0; add < 2 && tiles->tile[log2][width]; add++, count++)
                 check_tile(tiles, log2, width, add);
     cr_assert_gt(count, 20);
+    for (int silu = 0; silu < 2; silu++) {
+        check_depthwise(tiles, silu, 1, 0, 3);
+        check_depthwise(tiles, silu, 2, 1, 3);
+        check_depthwise(tiles, silu, 1, 0, 0);
+    }
 }
 
 Test(conv_tile, every_instruction_set)

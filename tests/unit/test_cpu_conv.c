@@ -2,6 +2,7 @@
 #include "tests/support/test_host.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct conv_case {
@@ -9,6 +10,7 @@ typedef struct conv_case {
     int64_t n, c, m, in[3], kernel[3], stride, pad, pad_end, dilation, groups;
     bool transposed, bias;
     int threads;
+    bool silu;
 } conv_case;
 
 static int64_t product(const int64_t *dims, int rank)
@@ -62,6 +64,8 @@ static void naive(const conv_case *t, const float *x, const float *w, const floa
                     }
     for (int64_t k = 0; k < t->n * t->m * out_size; k++)
         y[k] = (float)(sum[k] + (bias ? bias[k / out_size % t->m] : 0));
+    for (int64_t k = 0; t->silu && k < t->n * t->m * out_size; k++)
+        y[k] /= 1 + expf(-y[k]);
     free(sum);
 }
 
@@ -86,13 +90,14 @@ static void check(conv_case t)
     test_fill(b, t.m, 5);
     naive(&t, x, w, t.bias ? b : NULL, out, expected);
     test_net *net = test_net_open();
-    uint32_t in[3], y_id;
+    uint32_t in[3], y_id, silu_id;
     in[0] = test_value_add(net, GANTRY_FLOAT32, rank, x_dims);
     in[1] = test_constant_add(net, GANTRY_FLOAT32, rank, w_dims, w);
     in[2] = test_constant_add(net, GANTRY_FLOAT32, 1, &t.m, b);
     y_id = test_value_add(net, GANTRY_FLOAT32, rank, y_dims);
     test_input(net, in[0]);
-    test_output(net, y_id);
+    silu_id = test_value_add(net, GANTRY_FLOAT32, rank, y_dims);
+    test_output(net, t.silu ? silu_id : y_id);
     int64_t strides[3] = {t.stride, t.stride, t.stride}, dilations[3] = {t.dilation, t.dilation, t.dilation};
     int64_t pads[6];
     for (int k = 0; k < t.rank; k++) {
@@ -104,6 +109,8 @@ static void check(conv_case t)
     test_ints(net, "dilations", (uint32_t)t.rank, dilations);
     test_ints(net, "pads", 2 * (uint32_t)t.rank, pads);
     test_int(net, "group", t.groups);
+    if (t.silu)
+        test_node_add(net, "gantry", "Silu", 1, 1, &y_id, 1, &silu_id);
     cr_assert_eq(test_net_build(net, t.threads), GANTRY_OK, "%s", net->error.message);
     cr_assert_eq(test_net_run(net, t.threads, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s",
                  net->error.message);
@@ -149,6 +156,26 @@ Test(cpu_conv, groups_and_depthwise)
     check((conv_case){2, 1, 6, 12, {8, 8}, {3, 3}, 1, 0, 1, 1, 3, false, false, 1});
     check((conv_case){2, 1, 64, 32, {8, 8}, {3, 3}, 1, 1, 1, 1, 2, false, true, 1});
     check((conv_case){2, 1, 8, 24, {8, 8}, {3, 3}, 1, 1, 1, 1, 8, false, true, 1});
+}
+
+/* Depthwise with SiLU: planes that are copied with their padding and planes whose edges are apart, windows
+ * larger than the input, strides, dilations, channels that do not fill a block. */
+Test(cpu_conv, depthwise_with_silu)
+{
+    for (int64_t c = 8; c <= 40; c += 8)
+        for (int64_t stride = 1; stride <= 3; stride++)
+            check((conv_case){2, 2, c, c, {13, 12}, {3, 3}, stride, 1, 1, 1, c, false, true, 2, true});
+    for (int64_t pad = 0; pad <= 4; pad++)
+        for (int64_t end = 0; end <= 4; end += 2) {
+            check((conv_case){2, 1, 20, 20, {31, 41}, {5, 5}, 1, pad, end, 1, 20, false, pad > 0, 2, true});
+            check((conv_case){2, 1, 20, 20, {31, 41}, {5, 5}, 2, pad, end, 1, 20, false, pad > 0, 1, true});
+            check((conv_case){2, 1, 20, 20, {31, 41}, {3, 5}, 2, pad, end, 2, 20, false, pad > 0, 1, true});
+            check((conv_case){2, 1, 33, 33, {7, 7}, {5, 5}, 1, pad, end, 1, 33, false, true, 1, true});
+        }
+    check((conv_case){2, 1, 16, 16, {3, 60}, {7, 7}, 1, 3, 3, 1, 16, false, true, 1, true});
+    check((conv_case){2, 1, 16, 16, {60, 3}, {7, 7}, 1, 3, 3, 1, 16, false, true, 1, true});
+    check((conv_case){2, 1, 16, 16, {40, 1}, {5, 1}, 1, 0, 0, 1, 16, false, true, 1, true});
+    check((conv_case){2, 1, 24, 24, {4, 2}, {2, 2}, 1, 9, 9, 1, 24, false, true, 1, true});
 }
 
 Test(cpu_conv, one_and_three_dims)
