@@ -8,11 +8,11 @@ static cpu_tensor flat(const cpu_tensor *tensor)
     return line;
 }
 
-bool cpu_pairing_make(cpu_pairing *pairing, const cpu_tensor *out, const cpu_tensor *a, const cpu_tensor *b)
+static bool make_nest(cpu_nest *nest, const cpu_tensor *out, const cpu_tensor *a, const cpu_tensor *b)
 {
     if (out->layout == CPU_PLAIN) {
         const cpu_tensor *operands[2] = {a, b};
-        return cpu_nest_broadcast(&pairing->nest, out->rank, out->dims, 2, operands);
+        return cpu_nest_broadcast(nest, out->rank, out->dims, 2, operands);
     }
     if (a->count != 1 && !cpu_same_dims(a, out))
         return false;
@@ -21,7 +21,49 @@ bool cpu_pairing_make(cpu_pairing *pairing, const cpu_tensor *out, const cpu_ten
     cpu_tensor flat_out = flat(out), flat_a = a->count == 1 ? (cpu_tensor){.count = 1} : flat_out,
                flat_b = b->count == 1 ? (cpu_tensor){.count = 1} : flat_out;
     const cpu_tensor *operands[2] = {&flat_a, &flat_b};
-    return cpu_nest_broadcast(&pairing->nest, 1, flat_out.dims, 2, operands);
+    return cpu_nest_broadcast(nest, 1, flat_out.dims, 2, operands);
+}
+
+/* Short rows of one operand are copied side by side this far, so that a call takes many rows of the other. */
+#define REPEATED_BYTES 2048
+#define SHORT_ROW 64 /* elements, of 8 bytes at most: four rows fit at least */
+
+static int find_repeated(const cpu_nest *nest)
+{
+    uint32_t before = nest->rank - 1;
+    if (nest->rank == 0 || nest->inner < 2 || nest->inner > SHORT_ROW || nest->step[0] != 1 ||
+        nest->step[1] != 1)
+        return -1;
+    for (int k = 0; k < 2; k++)
+        if (nest->strides[k][before] == 0 && nest->strides[1 - k][before] == nest->inner)
+            return k;
+    return -1;
+}
+
+bool cpu_pairing_make(cpu_pairing *pairing, const cpu_tensor *out, const cpu_tensor *a, const cpu_tensor *b)
+{
+    pairing->repeated = -1;
+    if (!make_nest(&pairing->nest, out, a, b))
+        return false;
+    pairing->repeated = find_repeated(&pairing->nest);
+    return true;
+}
+
+/* `rows` rows that follow each other in one operand and in the output, with one row of the other. */
+static void pair_repeated(const cpu_pairing *pairing, const char *a, const char *b, char *out, int64_t rows)
+{
+    char copies[REPEATED_BYTES] __attribute__((aligned(64)));
+    size_t bytes = (size_t)pairing->nest.inner * pairing->in_bytes;
+    int64_t most = cpu_min64(rows, (int64_t)(REPEATED_BYTES / bytes));
+    bool first = pairing->repeated == 0;
+    for (int64_t k = 0; k < most; k++)
+        memcpy(copies + (size_t)k * bytes, first ? a : b, bytes);
+    for (int64_t done = 0; done < rows; done += most) {
+        int64_t count = cpu_min64(most, rows - done) * pairing->nest.inner;
+        size_t at = (size_t)done * bytes;
+        pairing->row.row_row(first ? copies : a + at, first ? b + at : copies,
+                             out + (size_t)(done * pairing->nest.inner) * pairing->out_bytes, count);
+    }
 }
 
 static void pair_row(const cpu_pairing *pairing, const char *a, const char *b, char *out, int64_t n)
@@ -38,6 +80,16 @@ static void pair_row(const cpu_pairing *pairing, const char *a, const char *b, c
             pairing->row.row_row(a, b, out + (size_t)k * pairing->out_bytes, 1);
 }
 
+/* Whole rows from element `begin` on that one call of pair_repeated can take. */
+static int64_t rows_together(const cpu_pairing *pairing, int64_t begin, int64_t end)
+{
+    const cpu_nest *nest = &pairing->nest;
+    if (pairing->repeated < 0)
+        return 0;
+    int64_t extent = nest->dims[nest->rank - 1], row = begin / nest->inner;
+    return cpu_min64((end - begin) / nest->inner, extent - row % extent);
+}
+
 void cpu_pairing_run(const cpu_pairing *pairing, const void *a, const void *b, void *out, int64_t begin,
                      int64_t end)
 {
@@ -48,12 +100,20 @@ void cpu_pairing_run(const cpu_pairing *pairing, const void *a, const void *b, v
     int64_t at = begin % nest->inner;
     cpu_nest_seek(nest, begin / nest->inner, &position);
     while (begin < end) {
+        int64_t rows = at ? 0 : rows_together(pairing, begin, end);
         int64_t n = cpu_min64(nest->inner - at, end - begin);
         const char *a_row =
             (const char *)a + (size_t)(position.offset[0] + at * nest->step[0]) * pairing->in_bytes;
         const char *b_row =
             (const char *)b + (size_t)(position.offset[1] + at * nest->step[1]) * pairing->in_bytes;
-        pair_row(pairing, a_row, b_row, (char *)out + (size_t)begin * pairing->out_bytes, n);
+        char *out_row = (char *)out + (size_t)begin * pairing->out_bytes;
+        if (rows > 1) {
+            pair_repeated(pairing, a_row, b_row, out_row, rows);
+            begin += rows * nest->inner;
+            cpu_nest_seek(nest, begin / nest->inner, &position);
+            continue;
+        }
+        pair_row(pairing, a_row, b_row, out_row, n);
         begin += n;
         at = 0;
         cpu_nest_next(nest, &position);

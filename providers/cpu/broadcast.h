@@ -8,6 +8,7 @@
 /* out = row(a, b): one binary function over two operands that broadcast to the output. */
 typedef struct cpu_pairing {
     cpu_nest nest;
+    int repeated; /* the operand whose short rows are the same along the axis before them, or -1 */
     cpu_binary_row row;
     size_t in_bytes, out_bytes; /* of one element */
 } cpu_pairing;
