@@ -29,7 +29,7 @@ static inline void gt_text_free(gt_text *text)
 
 static inline bool gt_text_reserve(gt_text *text, size_t more)
 {
-    if (text->length + more + 1 <= text->capacity)
+    if (text->data && text->length + more + 1 <= text->capacity)
         return true;
     size_t capacity =
         text->capacity * 2 > text->length + more + 1 ? text->capacity * 2 : text->length + more + 64;

@@ -97,7 +97,7 @@ static bool hint_matmul(const pair *p, gt_text *text)
 
 static bool hint_gemm(const pair *p, gt_text *text)
 {
-    bool is_product = p->node->input_count > 1 && gt_graph_value(p->graph, p->node->inputs[1]) == p->b;
+    bool is_product = p->node->input_count > 1 && p->node->inputs[1] == p->check->b;
     if (!is_product || p->a->rank != 2 || p->b->rank != 2)
         return false;
     const char *name = NULL;
@@ -187,7 +187,7 @@ void gt_hint_pair(const gt_graph *graph, const gt_shape_check *check, const gt_b
                     .a = gt_graph_value(graph, check->a),
                     .b = gt_graph_value(graph, check->b),
                     .check = check};
-    if (!p.a || !p.b || p.a == p.b || p.a->rank < 0 || p.b->rank < 0)
+    if (!p.node || !p.a || !p.b || p.a == p.b || p.a->rank < 0 || p.b->rank < 0)
         return;
     bool special = false, broadcasts = p.exprs->nodes.data[check->expr].kind == GT_EXPR_BROADCAST;
     for (size_t k = 0; k < sizeof hints / sizeof *hints; k++)

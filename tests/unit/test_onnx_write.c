@@ -151,7 +151,7 @@ static wire foreign_model(wire graph)
 
 static bool has_text(wire w, const char *text)
 {
-    return memmem(w.data, w.size, text, strlen(text)) != NULL;
+    return w.data && memmem(w.data, w.size, text, strlen(text)) != NULL;
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */
@@ -244,6 +244,7 @@ Test(onnx_write, types_that_are_no_tensors_come_back)
     wire_message(&type, 4, sequence);
     wire copy = {0};
     wire_put(&copy, type.data, type.size);
+    cr_assert(copy.data);
     wire_text(&input, 1, "x");
     wire_message(&input, 2, type);
     wire_message(&g, GRAPH_INPUT, input);
