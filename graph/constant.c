@@ -82,6 +82,7 @@ gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_sc
     constant.name = name;
     constant.origin = GT_CONSTANT_SCALED;
     constant.scaling = kept;
+    constant.sparse = NULL;
     constant.data = NULL;
     constant.maps = 0;
     return gt_model_add_constant(model, &constant, out_constant, err);
@@ -128,6 +129,7 @@ gantry_status gt_model_add_widened(gt_model *model, const char *name, uint32_t b
     constant.bytes = 2 * constant.bytes;
     constant.origin = GT_CONSTANT_SCALED;
     constant.scaling = kept;
+    constant.sparse = NULL;
     constant.data = NULL;
     constant.maps = 0;
     return gt_model_add_constant(model, &constant, out_constant, err);

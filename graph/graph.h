@@ -36,6 +36,12 @@ typedef struct gt_scaling {
     const double *factor; /* NULL: base is float16 or bfloat16, and this is the same in float32 */
 } gt_scaling;
 
+/* What a constant is made of that a file gives as a sparse tensor: its elements that are not zero, and where.
+ */
+typedef struct gt_sparse {
+    gantry_tensor values, indices;
+} gt_sparse;
+
 /* Bytes known at creation, dense row-major in the packing of types.h; of a STRING an array of const char *.
  * Up to GT_CONSTANT_COPY_BYTES they are aligned to 16. Larger ones that lie in a file start wherever the file
  * put them: read their elements with memcpy or unaligned loads. */
@@ -51,6 +57,7 @@ typedef struct gt_constant {
     uint32_t file;
     uint64_t offset;
     const gt_scaling *scaling; /* SCALED */
+    const gt_sparse *sparse;   /* NULL; data is dense all the same */
     uint32_t maps;             /* gt_constant_map less gt_constant_unmap */
 } gt_constant;
 

@@ -421,5 +421,8 @@ gantry_status gt_read_sparse(gt_reader *reader, const GtOnnx__SparseTensor *prot
         return gt_read_no_memory(reader);
     GT_TRY(scatter(reader, name, &values, &indices, &dense, count, data));
     dense.data = data;
+    dense.sparse = gt_arena_copy(&reader->model->arena, &(gt_sparse){values, indices}, sizeof(gt_sparse));
+    if (!dense.sparse)
+        return gt_read_no_memory(reader);
     return gt_model_add_constant(reader->model, &dense, out_constant, reader->err);
 }

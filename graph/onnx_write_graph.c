@@ -238,18 +238,27 @@ static gantry_status write_nodes(gt_writer *writer, gt_written *written, GtOnnx_
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Sparse ones stay sparse: dense they can be any number of times as large. */
+static gantry_status write_initializer(gt_writer *writer, const gt_written *written, uint32_t id,
+                                       GtOnnx__Graph *to)
+{
+    uint32_t constant = written->graph->values.data[id]->constant;
+    const char *name = written->names[id];
+    if (writer->model->constants.data[constant].sparse)
+        return gt_write_sparse(writer, constant, name, &to->sparse_initializer[to->n_sparse_initializer++]);
+    return gt_write_constant(writer, constant, name, &to->initializer[to->n_initializer++]);
+}
+
 static gantry_status write_initializers(gt_writer *writer, const gt_written *written, GtOnnx__Graph *to)
 {
     const gt_graph *graph = written->graph;
     to->initializer = GT_ARENA_ARRAY(&writer->arena, GtOnnx__Tensor *, graph->values.count);
-    if (!to->initializer)
+    to->sparse_initializer = GT_ARENA_ARRAY(&writer->arena, GtOnnx__SparseTensor *, graph->values.count);
+    if (!to->initializer || !to->sparse_initializer)
         return gt_write_no_memory(writer);
-    for (uint32_t id = 0; id < graph->values.count; id++) {
-        const gt_value *value = graph->values.data[id];
-        if (value->constant != GT_NONE && gt_written_is_held(written, id))
-            GT_TRY(gt_write_constant(writer, value->constant, written->names[id],
-                                     &to->initializer[to->n_initializer++]));
-    }
+    for (uint32_t id = 0; id < graph->values.count; id++)
+        if (graph->values.data[id]->constant != GT_NONE && gt_written_is_held(written, id))
+            GT_TRY(write_initializer(writer, written, id, to));
     return GANTRY_OK;
 }
 

@@ -84,6 +84,9 @@ gantry_status gt_write_value_info(gt_writer *writer, const gt_written *written, 
 bool gt_write_has_type(const gt_value *value);
 gantry_status gt_write_constant(gt_writer *writer, uint32_t constant, const char *name,
                                 GtOnnx__Tensor **out_tensor);
+/* Of a constant that was sparse. */
+gantry_status gt_write_sparse(gt_writer *writer, uint32_t constant, const char *name,
+                              GtOnnx__SparseTensor **out_tensor);
 gantry_status gt_write_tensor(gt_writer *writer, const gantry_tensor *tensor, GtOnnx__Tensor **out_tensor);
 
 /* ---- bytes: onnx_write_tensor.c */

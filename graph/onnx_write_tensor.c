@@ -118,6 +118,26 @@ gantry_status gt_write_constant(gt_writer *writer, uint32_t index, const char *n
     return GANTRY_OK;
 }
 
+gantry_status gt_write_sparse(gt_writer *writer, uint32_t index, const char *name,
+                              GtOnnx__SparseTensor **out_tensor)
+{
+    const gt_constant *constant = &writer->model->constants.data[index];
+    GtOnnx__SparseTensor *tensor = *out_tensor =
+        GT_WRITE_NEW(writer, GtOnnx__SparseTensor, GT_ONNX__SPARSE_TENSOR__INIT);
+    if (!tensor)
+        return gt_write_no_memory(writer);
+    tensor->n_dims = constant->rank;
+    tensor->dims = (int64_t *)(uintptr_t)constant->dims;
+    GT_TRY(gt_write_tensor(writer, &constant->sparse->values, &tensor->values));
+    GT_TRY(gt_write_tensor(writer, &constant->sparse->indices, &tensor->indices));
+    tensor->values->has_name = true;
+    tensor->values->name = gt_write_text(name);
+    writer->result->initializer_count++;
+    writer->result->constant_bytes +=
+        constant->sparse->values.size_bytes + constant->sparse->indices.size_bytes;
+    return GANTRY_OK;
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* What protobuf-c appends to; small pieces are gathered. After a failure nothing more is put. */

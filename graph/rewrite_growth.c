@@ -25,6 +25,12 @@ static bool is_candidate(const growth_plan *plan, uint32_t node)
     return node != GT_NONE && plan->candidates[node];
 }
 
+static uint64_t file_bytes(const gt_constant *constant)
+{
+    const gt_sparse *sparse = constant->sparse;
+    return sparse ? sparse->values.size_bytes + sparse->indices.size_bytes : constant->bytes;
+}
+
 static void sum_sources(growth_plan *plan, uint32_t id)
 {
     const gt_node *node = plan->graph->nodes.data[id];
@@ -35,7 +41,7 @@ static void sum_sources(growth_plan *plan, uint32_t id)
         if (!value || gt_rewrite_use_count(plan->context, input) != 1)
             continue;
         if (gt_value_is_constant(value))
-            total += plan->context->model->constants.data[value->constant].bytes;
+            total += file_bytes(&plan->context->model->constants.data[value->constant]);
         else if (is_candidate(plan, value->producer))
             total += plan->sources[value->producer];
     }

@@ -318,6 +318,28 @@ Test(onnx_write, scalars_and_empty_tensors_come_back)
     cr_assert_eq(model->constants.data[value_of(model->root, "empty")->constant].dims[1], 5);
 }
 
+/* Dense it would have 80000 bytes. */
+Test(onnx_write, sparse_constants_stay_sparse)
+{
+    const float values[] = {5, 7};
+    const int64_t indices[] = {3, 19000}, two[] = {2}, dims[] = {20000};
+    wire g = small_graph(), sparse = {0};
+    wire_message(&sparse, 1, onnx_raw_tensor("w", 1, 1, two, values, sizeof values));
+    wire_message(&sparse, 2, onnx_raw_tensor("", 7, 1, two, indices, sizeof indices));
+    wire_int(&sparse, 3, dims[0]);
+    wire_message(&g, GRAPH_SPARSE, sparse);
+    wire_message(&g, GRAPH_NODE, foreign_node("n", "x,w", "y"));
+    read_model(foreign_model(g));
+    infer();
+    wire file = write_model();
+    cr_assert_lt(file.size, 400);
+    read_model(file);
+    const float *dense = bytes_of(value_of(model->root, "w"));
+    cr_assert(dense[3] == 5 && dense[4] == 0 && dense[19000] == 7);
+    infer();
+    round_trip();
+}
+
 /* Weights that a rewrite scaled exist only while somebody asks: the writer asks, and gives them back. */
 Test(onnx_write, scaled_constants_are_written_as_numbers)
 {
