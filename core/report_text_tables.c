@@ -108,6 +108,31 @@ static void print_boundaries(const json_t *document, gt_text *text)
     print_boundary_total(document, text);
 }
 
+/* ---- capture --------------------------------------------------------------------------------- */
+
+static void print_capture(const json_t *document, gt_text *text)
+{
+    size_t k;
+    json_t *row;
+    const json_t *capture = json_object_get(document, "capture"),
+                 *rows = json_object_get(capture, "blockers");
+    if (!json_is_boolean(json_object_get(capture, "possible")))
+        return;
+    gt_print_heading(text, "Nodes that keep device work from being recorded once and replayed");
+    if (json_array_size(rows) == 0)
+        gt_text_printf(text, "  none\n");
+    json_array_foreach(rows, k, row)
+    {
+        char line[400];
+        if (k == LISTED_ROWS)
+            break;
+        snprintf(line, sizeof line, "%.200s (%.60s): %.100s", gt_report_text_at(row, "node"),
+                 gt_report_text_at(row, "op"), gt_report_text_at(row, "detail"));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+    say_rest(json_array_size(rows), "capture", text);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 static json_t *group_kernels(const json_t *kernels)
@@ -259,6 +284,7 @@ void gt_print_tables(const json_t *document, gt_text *text)
     if (json_array_size(json_object_get(document, "partitions"))) {
         print_partitions(document, text);
         print_boundaries(document, text);
+        print_capture(document, text);
         print_kernels(document, text);
     }
     print_rewrites(document, text);

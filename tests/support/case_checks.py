@@ -231,6 +231,12 @@ def _(ck, report, seen):
     return len(inserted) <= ck["max"] or "%d nodes of %s were inserted" % (len(inserted), ck["op"])
 
 
+@check("capture_blockers")
+def _(ck, report, seen):
+    found = [r["node"] for r in report["capture"]["blockers"]]
+    return bounds("count", len(found), ck) if bounds("count", len(found), ck) is True else "%s keep it from being captured" % found
+
+
 @check("per_run")
 def _(ck, report, seen):
     if ck["what"] != "weight_conversions":

@@ -402,6 +402,49 @@ Test(report, a_loop_holds_its_body)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
+/* Host nodes before, between and after device nodes: only what lies between keeps the device's work from
+ * being recorded; a loop whose body the device runs does as well. */
+Test(report, what_blocks_capture)
+{
+    static const char *const CONFIG =
+        "{\"devices\": [{\"name\": \"dev\", \"ops\": {\"Neg\": [\"float32\"], \"Add\": [\"float32\"]}}]}";
+    static const char *const CHAIN[2][5] = {{"Exp", "Neg", "Neg", "Abs", "Abs"},
+                                            {"Exp", "Neg", "Abs", "Neg", "Abs"}};
+    for (int k = 0; k < 2; k++) {
+        wire g = small_graph("chain");
+        const char *const names[] = {"x", "a", "b", "c", "d", "y"};
+        for (int n = 0; n < 5; n++) {
+            char name[8];
+            snprintf(name, sizeof name, "n%d", n);
+            wire_message(&g, GRAPH_NODE, onnx_node(CHAIN[k][n], name, names[n], names[n + 1]));
+        }
+        small_input(&g, "x", SMALL_F32, 1, 4, 0);
+        small_output(&g, "y", SMALL_F32, 1, 4, 0);
+        small_session s = small_open_with(small_model(g), FAKE, CONFIG, ON_DEVICE);
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        json_t *document = report_of(&s);
+        cr_assert_eq(json_is_true(at(document, "capture.possible")), k == 0);
+        cr_assert_eq(json_array_size(at(document, "capture.blockers")), (size_t)k);
+        if (k) {
+            cr_assert_str_eq(json_string_value(at(document, "capture.blockers.0.node")), "n2");
+            cr_assert_str_eq(json_string_value(at(document, "capture.blockers.0.cause")), "host_between");
+        }
+        json_decref(document);
+        small_close(&s);
+    }
+    small_session s = small_open_with(small_loop(), FAKE, CONFIG, ON_DEVICE);
+    json_t *document = report_of(&s);
+    cr_assert_str_eq(json_string_value(at(document, "capture.blockers.0.node")), "loop1");
+    cr_assert_str_eq(json_string_value(at(document, "capture.blockers.0.cause")), "control_flow");
+    json_decref(document);
+    small_close(&s);
+    s = small_open(small_add(3), "");
+    document = report_of(&s);
+    cr_assert(json_is_null(at(document, "capture.possible")), "there is no device");
+    json_decref(document);
+    small_close(&s);
+}
+
 Test(report, a_failed_placement_has_a_report)
 {
     small_session s = small_open(small_unknown(), "");
