@@ -6,6 +6,7 @@
 #include "image.h"
 
 #include "movement.h"
+#include "program.h"
 #include "remap.h"
 #include "rows.h"
 
@@ -250,22 +251,43 @@ static bool axis_is_identity(const resize_plan *plan, const resize_axis *axis)
     return true;
 }
 
+/* Whether the input lies in whole blocks of channels and only its plane is resized: then an element is a
+ * block. */
+static bool moves_blocks(const cpu_build *build, const resize_plan *plan)
+{
+    const cpu_tensor *in = &build->inputs[0];
+    return in->layout == CPU_NCHW16C && plan->coordinates != TF_CROP_AND_RESIZE &&
+           in->dims[1] % build->provider->channel_block == 0 && plan->axes[0].in == plan->axes[0].out &&
+           plan->axes[0].scale == 1 && plan->axes[1].in == plan->axes[1].out && plan->axes[1].scale == 1;
+}
+
+/* The dims of a tensor in elements: numbers, or blocks of `block` channels. */
+static void element_dims(const cpu_tensor *tensor, int64_t block, int64_t *out_dims)
+{
+    memcpy(out_dims, tensor->dims, tensor->rank * sizeof *out_dims);
+    if (block > 1)
+        out_dims[1] /= block;
+}
+
 static gantry_status make_nearest(cpu_build *build, const resize_plan *plan, cpu_kernel *out_kernel)
 {
     const cpu_tensor *in = &build->inputs[0], *out = &build->outputs[0];
-    int64_t strides[GANTRY_MAX_RANK];
+    int64_t block = moves_blocks(build, plan) ? build->provider->channel_block : 1;
+    build->inputs[0].layout = build->outputs[0].layout = block > 1 ? CPU_NCHW16C : CPU_PLAIN;
+    int64_t in_dims[GANTRY_MAX_RANK], strides[GANTRY_MAX_RANK];
     cpu_cast cast;
     cpu_remap *state = cpu_state(build, sizeof *state);
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    *state = (cpu_remap){.rank = out->rank, .element_bytes = cpu_dtype_size(in->dtype)};
-    memcpy(state->dims, out->dims, out->rank * sizeof out->dims[0]);
-    cpu_strides(in->rank, in->dims, strides);
+    *state = (cpu_remap){.rank = out->rank, .element_bytes = (size_t)block * cpu_dtype_size(in->dtype)};
+    element_dims(out, block, state->dims);
+    element_dims(in, block, in_dims);
+    cpu_strides(in->rank, in_dims, strides);
     for (uint32_t k = 0; k < plan->rank; k++) {
-        int64_t *map = cpu_state(build, (size_t)out->dims[k] * sizeof *map + 1);
+        int64_t *map = cpu_state(build, (size_t)state->dims[k] * sizeof *map + 1);
         if (!map)
             return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-        for (int64_t x = 0; x < out->dims[k]; x++) {
+        for (int64_t x = 0; x < state->dims[k]; x++) {
             float position = source_position(plan, &plan->axes[k], x);
             bool untouched = plan->axes[k].in == plan->axes[k].out && plan->axes[k].scale == 1 &&
                              plan->coordinates != TF_CROP_AND_RESIZE;
@@ -488,11 +510,14 @@ static gantry_status make_resize(cpu_build *build, cpu_kernel *out_kernel)
 {
     resize_plan plan;
     const cpu_tensor *in = &build->inputs[0];
-    if (in->rank == 0 || in->count == 0 || build->outputs[0].count == 0)
+    if (in->rank == 0 || in->count == 0 || build->outputs[0].count == 0) {
+        build->inputs[0].layout = CPU_PLAIN;
         return cpu_make_view(build, out_kernel);
+    }
     GT_TRY(read_plan(build, &plan));
     if (!plan.cubic && !plan.linear)
         return make_nearest(build, &plan, out_kernel);
+    build->inputs[0].layout = CPU_PLAIN;
     gantry_dtype type = in->dtype == GANTRY_FLOAT64 ? GANTRY_FLOAT64 : GANTRY_FLOAT32;
     gantry_dtype in_types[4] = {type}, out_types[1] = {type};
     for (uint32_t k = 1; k < 4 && k < build->input_count; k++)
@@ -503,8 +528,16 @@ static gantry_status make_resize(cpu_build *build, cpu_kernel *out_kernel)
 }
 
 static const cpu_op_row rows[] = {
-    {.op = "Resize", .domain = "", .types = {CPU_ANY_BYTES, CPU_EVERY}, .make = make_resize},
-    {.op = "Upsample", .domain = "", .types = {CPU_ANY_BYTES, CPU_EVERY}, .make = make_resize},
+    {.op = "Resize",
+     .domain = "",
+     .types = {CPU_ANY_BYTES, CPU_EVERY},
+     .make = make_resize,
+     .flags = CPU_ROW_PICKS_LAYOUT},
+    {.op = "Upsample",
+     .domain = "",
+     .types = {CPU_ANY_BYTES, CPU_EVERY},
+     .make = make_resize,
+     .flags = CPU_ROW_PICKS_LAYOUT},
     {.op = "GridSample", .domain = "", .types = {CPU_REALS, CPU_REALS}, .make = cpu_make_grid_sample},
     {.op = "RoiAlign",
      .domain = "",

@@ -2,8 +2,9 @@
  *
  *     plain    [N, C, H, W]          blocked    [N, ceil(C/16), H, W, 16]          of bytes    [N, H, W, C]
  *
- * Convolutions and pools choose for themselves. An elementwise operator whose operands lie blocked is shown
- * them as plain tensors of rank 5, which broadcast the same way; so no elementwise kernel knows of blocks. */
+ * Convolutions, pools and Resize choose for themselves. An elementwise operator whose operands lie blocked is
+ * shown them as plain tensors of rank 5, which broadcast the same way; so no elementwise kernel knows of
+ * blocks. A Concat of whole blocks along the channels is shown its operands in that way, too. */
 #include "program_layout.h"
 
 bool cpu_can_block(const cpu_tensor *tensor)
@@ -95,6 +96,44 @@ static bool should_run_blocked(const cpu_places *places, const cpu_build *build,
     return gains;
 }
 
+/* Whether tensors are joined along whole blocks, and more of their bytes lie blocked only than plain only. */
+static bool should_join_blocked(const cpu_places *places, const cpu_build *build, const cpu_group *group)
+{
+    const cpu_tensor *output = &build->outputs[0];
+    bool concat = strcmp(build->node->op, "Concat") == 0 && build->node->domain[0] == 0;
+    if (!concat || gantry_node_int(build->node, "axis", 0) != 1 || !output->present || !cpu_can_block(output))
+        return false;
+    int64_t gained = 0;
+    for (uint32_t k = 0; k < build->input_count; k++) {
+        const cpu_tensor *part = &build->inputs[k];
+        if (!part->present || part->constant || !cpu_can_block(part) || part->rank != output->rank ||
+            part->dims[1] % build->provider->channel_block != 0)
+            return false;
+        const cpu_places *at = &places[group->inputs[k]];
+        if (at->known[CPU_NCHW16C] != at->known[CPU_PLAIN])
+            gained += at->known[CPU_NCHW16C] ? part->count : -part->count;
+    }
+    return gained > 0;
+}
+
+static gantry_status make_joined(cpu_build *build, const cpu_group *group, cpu_kernel *out_kernel)
+{
+    cpu_build shown = *build;
+    const cpu_provider *provider = build->provider;
+    uint32_t rank = build->outputs[0].rank;
+    shown.inputs = gt_arena_copy(build->scratch, build->inputs, build->input_count * sizeof(cpu_tensor));
+    shown.outputs = gt_arena_copy(build->scratch, build->outputs, sizeof(cpu_tensor));
+    if (!shown.inputs || !shown.outputs)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    for (uint32_t k = 0; k < build->input_count; k++) {
+        build->inputs[k].layout = CPU_NCHW16C;
+        show_blocked(provider, &shown.inputs[k], rank);
+    }
+    build->outputs[0].layout = CPU_NCHW16C;
+    show_blocked(provider, &shown.outputs[0], rank);
+    return group->row->make(&shown, out_kernel);
+}
+
 static gantry_status make_blocked(cpu_build *build, const cpu_group *group, cpu_kernel *out_kernel)
 {
     cpu_build shown = *build;
@@ -124,6 +163,8 @@ gantry_status cpu_layout_make(const cpu_places *places, cpu_build *build, const 
 {
     if ((group->row->flags & CPU_ROW_ANY_LAYOUT) && should_run_blocked(places, build, group))
         return make_blocked(build, group, out_kernel);
+    if (should_join_blocked(places, build, group))
+        return make_joined(build, group, out_kernel);
     if (group->row->flags & CPU_ROW_PICKS_LAYOUT)
         for (uint32_t k = 0; k < build->input_count; k++)
             if (build->inputs[k].present &&

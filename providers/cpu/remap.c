@@ -20,16 +20,26 @@ typedef struct remap_work {
 typedef struct element16 {
     uint64_t low, high;
 } element16;
+/* Blocks of channels. */
+typedef struct element32 {
+    element16 low, high;
+} element32;
+typedef struct element64 {
+    element32 low, high;
+} element64;
 MAP_ROW(1, uint8_t)
 MAP_ROW(2, uint16_t)
 MAP_ROW(4, uint32_t)
 MAP_ROW(8, uint64_t)
 MAP_ROW(16, element16)
+MAP_ROW(32, element32)
+MAP_ROW(64, element64)
 
 typedef void (*map_row_fn)(const cpu_remap *state, const char *in, int64_t base, const void *value, char *out,
                            int64_t begin, int64_t end);
-static const map_row_fn map_rows[17] = {
-    [1] = map_row_1, [2] = map_row_2, [4] = map_row_4, [8] = map_row_8, [16] = map_row_16};
+static const map_row_fn map_rows[65] = {
+    [1] = map_row_1,   [2] = map_row_2,   [4] = map_row_4,  [8] = map_row_8,
+    [16] = map_row_16, [32] = map_row_32, [64] = map_row_64};
 
 /* Source offset of an output row, or -1 when one of its outer positions is fill. */
 static int64_t row_base(const cpu_remap *state, int64_t row)

@@ -14,7 +14,7 @@ typedef struct cpu_remap {
     int64_t inner_begin, inner_end;      /* positions of the last axis whose sources follow each other */
     size_t element_bytes;
     uint32_t value_input; /* input that holds the fill; 0: `value` */
-    uint8_t value[16];
+    uint8_t value[64];    /* an element at most */
 } cpu_remap;
 
 /* Sets what follows from dims and maps. */

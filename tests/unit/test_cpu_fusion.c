@@ -379,3 +379,59 @@ Test(cpu_fusion, a_scaled_gemm_keeps_its_activation_and_addend)
     test_net_close(net);
     free(b);
 }
+
+/* x -> conv a, conv b -> Concat -> Resize x2 -> conv: all between the first and the last node stays in
+ * blocks, when those are whole. */
+static void check_join(int64_t a, int64_t b, bool blocked)
+{
+    enum { H = 8, W = 10 };
+    static const float scales[4] = {1, 1, 2, 2};
+    int64_t joined = a + b, large = joined * 4 * H * W, out_size = 16 * 4 * H * W;
+    float *w[3], *x = malloc(16 * H * W * sizeof *x), *y = malloc((size_t)out_size * sizeof *y);
+    float *both = malloc((size_t)(joined * H * W) * sizeof *both),
+          *resized = malloc((size_t)large * sizeof *y);
+    float *expected = malloc((size_t)out_size * sizeof *expected);
+    test_fill(x, 16 * H * W, 31);
+    test_net *net = test_net_open();
+    uint32_t in = value4(net, 1, 16, H, W), parts[2] = {value4(net, 1, a, H, W), value4(net, 1, b, H, W)};
+    uint32_t join = value4(net, 1, joined, H, W), big = value4(net, 1, joined, 2 * H, 2 * W);
+    uint32_t last = value4(net, 1, 16, 2 * H, 2 * W);
+    test_input(net, in);
+    add_conv(net, in, weight4(net, a, 16, 3, &w[0], 32), parts[0]);
+    add_conv(net, in, weight4(net, b, 16, 3, &w[1], 33), parts[1]);
+    test_node_add(net, "", "Concat", 13, 2, parts, 1, &join);
+    test_int(net, "axis", 1);
+    uint32_t factors = test_constant_add(net, GANTRY_FLOAT32, 1, (int64_t[]){4}, scales);
+    test_node_add(net, "", "Resize", 13, 3, (uint32_t[]){join, GANTRY_NO_ID, factors}, 1, &big);
+    test_text(net, "mode", "nearest");
+    test_text(net, "coordinate_transformation_mode", "asymmetric");
+    test_text(net, "nearest_mode", "floor");
+    add_conv(net, big, weight4(net, 16, joined, 3, &w[2], 34), last);
+    test_output(net, last);
+    cr_assert_eq(test_net_build(net, 2), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 2, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    naive_conv(x, w[0], both, 16, a, H, W);
+    naive_conv(x, w[1], both + a * H * W, 16, b, H, W);
+    for (int64_t k = 0; k < large; k++)
+        resized[k] = both[(k / (4 * H * W) * H + k / (2 * W) % (2 * H) / 2) * W + k % (2 * W) / 2];
+    naive_conv(resized, w[2], expected, joined, 16, 2 * H, 2 * W);
+    double worst = test_difference(y, expected, out_size); /* sums of 430 numbers of about 4 */
+    cr_assert_lt(worst, 1e-3, "%d and %d: %g", (int)a, (int)b, worst);
+    for (uint32_t k = 0; k < net->recorder.kernel_count; k++) {
+        const char *kernel = net->recorder.kernels[k];
+        if (strncmp(kernel, "Concat", 6) == 0 || strncmp(kernel, "Resize", 6) == 0)
+            cr_expect_eq(strstr(kernel, "nChw16c") != NULL, blocked, "%s", kernel);
+    }
+    cr_assert_eq(test_net_close(net), 0);
+    float *all[] = {w[0], w[1], w[2], x, y, both, resized, expected};
+    for (int k = 0; k < 8; k++)
+        free(all[k]);
+}
+
+Test(cpu_fusion, whole_blocks_are_joined_and_resized)
+{
+    check_join(16, 32, true);
+    check_join(48, 16, true);
+    check_join(24, 24, false);
+    check_join(20, 16, false);
+}
