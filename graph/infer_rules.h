@@ -206,7 +206,7 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(roi_pool) X(roi_align) X(grid_sample) X(affine_grid) X(col2im) X(resize) X(upsample) \
     X(matmul) X(matmul_integer) X(qlinear_matmul) X(qlinear_binary) \
     X(qlinear_global_pool) X(qgemm) X(gemm) X(einsum) X(batch_norm) X(layer_norm) \
-    X(attention) X(linear_attention) X(causal_conv) X(recurrent) X(quantize) X(dequantize) \
+    X(attention) X(attention_parts) X(linear_attention) X(causal_conv) X(recurrent) X(quantize) X(dequantize) \
     X(dynamic_quantize) X(dft) X(stft) X(if) X(loop) X(scan) X(sequence) X(to_string) X(regex) \
     X(string_split) X(loss) X(unknown) X(tfidf) X(sequence_length) X(optional_has) X(optional_get) \
     X(image)

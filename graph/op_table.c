@@ -17,9 +17,9 @@
 #name, "com.microsoft",                                                                              \
             {1 }, 1, least, most, 1, 1, 0, 0, gt_rule_##rule, attributes, 0, {0 }, 0, NULL                   \
     }
-#define GANTRY(name, inputs, rule)                                                                           \
+#define GANTRY(name, least, most, rule)                                                                      \
     {                                                                                                        \
-#name, "gantry", {1 }, 1, inputs, inputs, 1, 1, 0, 0, gt_rule_##rule, "", 0, {0 }, 0, NULL           \
+#name, "gantry", {1 }, 1, least, most, 1, 1, 0, 0, gt_rule_##rule, "", 0, {0 }, 0, NULL              \
     }
 
 /* Shorter names for the columns below. */
@@ -244,10 +244,11 @@ static const gt_op table[] = {
     MICROSOFT(QLinearAdd, 7, 8, qlinear_binary, ""),
     MICROSOFT(QLinearGlobalAveragePool, 5, 5, qlinear_global_pool, "channels_last:i"),
     MICROSOFT(QLinearMul, 7, 8, qlinear_binary, ""),
-    GANTRY(Gelu, 1, same),
-    GANTRY(HardSwish, 1, same),
-    GANTRY(LayerNorm, 3, layer_norm),
-    GANTRY(Silu, 1, same),
+    GANTRY(Attention, 1, 5, attention_parts),
+    GANTRY(Gelu, 1, 1, same),
+    GANTRY(HardSwish, 1, 1, same),
+    GANTRY(LayerNorm, 3, 3, layer_norm),
+    GANTRY(Silu, 1, 1, same),
 };
 /* clang-format on */
 

@@ -32,6 +32,7 @@ static const gt_rewrite_rule rules[] = {
     {"gelu", "recognises a decomposed GELU, by erf or by tanh", gt_rewrite_gelu},
     {"silu", "recognises x * sigmoid(x)", gt_rewrite_silu},
     {"hard_swish", "recognises x * hardsigmoid(x), also written with Clip", gt_rewrite_hard_swish},
+    {"attention", "recognises softmax(q k^T) v with what splits and merges the heads", gt_rewrite_attention},
 };
 
 const gt_rewrite_rule *gt_rewrite_table(uint32_t *out_count)

@@ -204,7 +204,7 @@ typedef gantry_status gt_rewrite_apply_fn(gt_rewrite_context *context, gt_graph 
 gt_rewrite_apply_fn gt_rewrite_dead_code, gt_rewrite_if_inline, gt_rewrite_fold, gt_rewrite_shape_fold,
     gt_rewrite_identity, gt_rewrite_cse, gt_rewrite_gather_first, gt_rewrite_conv_mul, gt_rewrite_conv_add,
     gt_rewrite_conv_batchnorm, gt_rewrite_gemm_batchnorm, gt_rewrite_layer_norm, gt_rewrite_gelu,
-    gt_rewrite_silu, gt_rewrite_hard_swish;
+    gt_rewrite_silu, gt_rewrite_hard_swish, gt_rewrite_attention;
 
 /* The bytes of value if its shape is static; UINT64_MAX if it is not, or if they are too many to count. */
 uint64_t gt_rewrite_static_bytes(const gt_rewrite_context *context, const gt_value *value);

@@ -2,7 +2,7 @@
 #ifndef CPU_PRODUCT_H
 #define CPU_PRODUCT_H
 
-#include "cpu.h"
+#include "tile.h"
 
 /* For each of batch_count matrices: y[m][n] = alpha * sum_k a[m][k] * b[k][n] (+ beta * c[m][n]). Strides in
  * elements, 0 where an operand is broadcast; y is dense. c_present: operand 2 of the call. */
@@ -26,23 +26,9 @@ gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product);
 /* Plain loops for every numeric type of 4 and 8 bytes; float32 with the build's post-ops. */
 gantry_status cpu_product_plain(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
 
-#define CPU_PANEL 64 /* columns of a panel: four AVX-512 registers, the width oneDNN packs with as well */
-
 /* float32 of few rows or little work, in panels of 64 columns, without oneDNN's cost of a call (0.2-0.5 us).
  * GANTRY_UNSUPPORTED without an error text when it is not made for that product. */
 gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cpu_kernel *out_kernel);
-
-/* The same panels for kernels that multiply inside: B [k, n] packed once, then any rows of A. */
-size_t cpu_panel_bytes(int64_t k, int64_t n);
-void cpu_panel_pack(const cpu_unaligned_f32 *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n,
-                    float *packed);
-/* Columns first..first+63 (a multiple of 64) of y = a * B for `rows` rows. */
-void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,
-                       int64_t first, float *y, int64_t y_row);
-
-/* y [rows, 64] = a [rows, k] * b [k, 64], any strides of rows. */
-void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b, int64_t b_row, int64_t k,
-                    float *y, int64_t y_row);
 
 /* float32 of few rows with a constant B whose columns are dense and whose plain copy another kernel keeps: no
  * packed copy. The same convention. */

@@ -339,6 +339,36 @@ static float max_f32(const float *in, int64_t n)
 EXTREME(most, -INFINITY, >)
 EXTREME(least, INFINITY, <)
 
+static inline vf weigh(vf x, vf mask, vf scale, vf *inout_most)
+{
+    x = vector_multiply_add(x, scale, mask);
+    *inout_most = pick(x > *inout_most, x, *inout_most);
+    return x;
+}
+
+static float scores_f32(float *x, const float *mask, int64_t step, int64_t n, float scale)
+{
+    vf most[2] = {all(-INFINITY), all(-INFINITY)};
+    vf one = all(mask && step == 0 ? *mask : 0.0f), factor = all(scale);
+    bool rows = mask && step == 1;
+    int64_t k = 0;
+    for (; (step <= 1 || !mask) && k + 2 * ROWS_WIDTH <= n; k += 2 * ROWS_WIDTH)
+        for (int j = 0; j < 2; j++) {
+            int64_t at = k + j * ROWS_WIDTH;
+            store(x + at, weigh(load(x + at), rows ? load(mask + at) : one, factor, &most[j]));
+        }
+    float lanes[2 * ROWS_WIDTH], best = -INFINITY;
+    store(lanes, most[0]);
+    store(lanes + ROWS_WIDTH, most[1]);
+    for (int j = 0; j < 2 * ROWS_WIDTH; j++)
+        best = lanes[j] > best ? lanes[j] : best;
+    for (; k < n; k++) {
+        x[k] = x[k] * scale + (mask ? mask[k * step] : 0.0f);
+        best = x[k] > best ? x[k] : best;
+    }
+    return best;
+}
+
 static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
 {
     vf sum = {0};
@@ -509,6 +539,7 @@ const cpu_rows ROWS_NAME = {
     .sum_abs_f32 = sum_abs_f32,
     .sum_square_f32 = sum_square_f32,
     .sum_deviation_f32 = sum_deviation_f32,
+    .scores_f32 = scores_f32,
     .exp_sum_f32 = exp_sum_f32,
     .affine_f32 = affine_f32,
     .normalize_f32 = normalize_f32,

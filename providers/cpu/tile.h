@@ -1,9 +1,24 @@
-/* The inner kernel of products of many rows: up to 6 rows by up to 64 columns that stay in registers through
- * all of k. */
+/* The inner kernels of products: rows of A over packed panels of B. Those of many rows keep up to 6 rows by
+ * up to 64 columns in registers through all of k. */
 #ifndef CPU_TILE_H
 #define CPU_TILE_H
 
 #include "cpu.h"
+
+#define CPU_PANEL 64 /* columns of a panel: four AVX-512 registers, the width oneDNN packs with as well */
+
+/* product_small.c, for kernels that multiply inside: B [k, n] packed once in panels of 64 columns, then any
+ * rows of A. */
+size_t cpu_panel_bytes(int64_t k, int64_t n);
+void cpu_panel_pack(const cpu_unaligned_f32 *b, int64_t b_row, int64_t b_column, int64_t k, int64_t n,
+                    float *packed);
+/* Columns first..first+63 (a multiple of 64) of y = a * B for `rows` rows. */
+void cpu_panel_product(const float *a, int64_t a_row, int64_t rows, const float *packed, int64_t k, int64_t n,
+                       int64_t first, float *y, int64_t y_row);
+
+/* y [rows, 64] = a [rows, k] * b [k, 64], any strides of rows. */
+void cpu_panel_rows(const float *a, int64_t a_row, int64_t rows, const float *b, int64_t b_row, int64_t k,
+                    float *y, int64_t y_row);
 
 #define CPU_TILE_ROWS 6 /* 24 accumulators, 4 columns of B and one element of A fit into 32 registers */
 
