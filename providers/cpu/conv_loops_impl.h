@@ -7,8 +7,13 @@ typedef LOOPS_VECTOR vf;
 
 #define W LOOPS_WIDTH
 #define INLINE static inline __attribute__((always_inline))
-/* A loop whose count is known when this is compiled. */
+/* A loop whose count is known when this is compiled. Sanitizers check every load and store: unrolled, that
+ * takes the compiler minutes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EACH(k, n) _Pragma("GCC unroll 1") for (int k = 0; k < (n); k++)
+#else
 #define EACH(k, n) _Pragma("GCC unroll 16") for (int k = 0; k < (n); k++)
+#endif
 
 #define MOST_TILES 14 /* of all shapes */
 #define SQRT_2 1.41421356237309505f
