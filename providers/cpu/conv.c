@@ -92,6 +92,8 @@ static gantry_status make_any(cpu_build *build, const cpu_conv *conv, cpu_kernel
     bool own = prefers_own(conv);
     if (single && !own)
         status = cpu_conv_winograd(build, conv, out_kernel);
+    if (single && !own && status == GANTRY_UNSUPPORTED)
+        status = cpu_conv_winograd_row(build, conv, out_kernel);
     if (single && (!own || conv->transposed) && status == GANTRY_UNSUPPORTED)
         status = cpu_conv_pixels(build, conv, out_kernel);
     if (single && !own && status == GANTRY_UNSUPPORTED)

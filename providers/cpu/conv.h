@@ -21,6 +21,10 @@ gantry_status cpu_conv_plain(cpu_build *build, const cpu_conv *conv, cpu_kernel 
  * when oneDNN has nothing but its reference. */
 gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
 
+/* float32 along rows by Winograd's scheme in one dim, in blocks of channels. The same convention; also where
+ * it would not pay. */
+gantry_status cpu_conv_winograd_row(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
+
 /* float32 with a window for each channel, in blocks of channels. The same convention; also for those that
  * oneDNN is as fast for. */
 gantry_status cpu_conv_depthwise(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);

@@ -161,8 +161,8 @@ VECTOR(softplus, vsoftplus(x))
 VECTOR(mish, x *ROWS_SLEEF(tanh, u10)(vsoftplus(x)))
 VECTOR(gelu, x *vnormal(x))
 VECTOR(gelu_coarse, 0.5f * x * (1.0f + verf_coarse(x)))
-VECTOR(gelu_tanh,
-       0.5f * x * (1.0f + ROWS_SLEEF(tanh, u10)(0.79788456080286536f * (x + 0.044715f * x * x * x))))
+/* (1 + tanh(u)) / 2 is the sigmoid of 2 u. */
+VECTOR(gelu_tanh, vector_silu_of(x, 1.5957691216057308f * (x + 0.044715f * x * x * x)))
 VECTOR(sin, ROWS_SLEEF(sin, u10)(x))
 VECTOR(cos, ROWS_SLEEF(cos, u10)(x))
 VECTOR(tan, ROWS_SLEEF(tan, u10)(x))

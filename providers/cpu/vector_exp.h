@@ -93,9 +93,15 @@ VECTOR_INLINE vf vector_sigmoid(vf x)
     return 1.0f / (1.0f + vector_exp(-x));
 }
 
+/* x * sigmoid(u) */
+VECTOR_INLINE vf vector_silu_of(vf x, vf u)
+{
+    return x / (1.0f + vector_exp(-u));
+}
+
 VECTOR_INLINE vf vector_silu(vf x, float factor)
 {
-    return x / (1.0f + vector_exp(x * -factor));
+    return vector_silu_of(x, x * factor);
 }
 
 #endif

@@ -11,6 +11,7 @@ typedef struct conv_case {
     bool transposed, bias;
     int threads;
     bool silu;
+    int poison; /* that many inputs are infinite or NaN */
 } conv_case;
 
 static int64_t product(const int64_t *dims, int rank)
@@ -69,6 +70,18 @@ static void naive(const conv_case *t, const float *x, const float *w, const floa
     free(sum);
 }
 
+/* Results that are not finite are so in both. */
+static double difference(const float *a, const float *b, int64_t count)
+{
+    double most = 0;
+    for (int64_t k = 0; k < count; k++)
+        if (isfinite(b[k]))
+            most = fmax(most, isfinite(a[k]) ? fabs((double)a[k] - (double)b[k]) : (double)INFINITY);
+        else if (isnan(a[k]) != isnan(b[k]) || (!isnan(b[k]) && a[k] != b[k]))
+            most = INFINITY;
+    return most;
+}
+
 static void check(conv_case t)
 {
     int64_t out[3], x_dims[5] = {t.n, t.c}, w_dims[5], y_dims[5] = {t.n, t.m};
@@ -87,6 +100,8 @@ static void check(conv_case t)
     float *y = malloc((size_t)ys * 4), *expected = malloc((size_t)ys * 4);
     test_fill(x, xs, 3);
     test_fill(w, ws, 4);
+    for (int k = 0; k < t.poison; k++)
+        x[(7919 * (k + 1)) % xs] = k % 2 ? NAN : INFINITY;
     test_fill(b, t.m, 5);
     naive(&t, x, w, t.bias ? b : NULL, out, expected);
     test_net *net = test_net_open();
@@ -114,7 +129,7 @@ static void check(conv_case t)
     cr_assert_eq(test_net_build(net, t.threads), GANTRY_OK, "%s", net->error.message);
     cr_assert_eq(test_net_run(net, t.threads, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s",
                  net->error.message);
-    cr_assert_lt(test_difference(y, expected, ys), 1e-4, "rank %d c %d m %d k %d s %d g %d %s: %s", t.rank,
+    cr_assert_lt(difference(y, expected, ys), 1e-4, "rank %d c %d m %d k %d s %d g %d %s: %s", t.rank,
                  (int)t.c, (int)t.m, (int)t.kernel[0], (int)t.stride, (int)t.groups,
                  t.transposed ? "transposed" : "", net->recorder.kernels[net->recorder.kernel_count - 1]);
     if (getenv("GANTRY_TEST_VERBOSE"))
@@ -185,6 +200,25 @@ Test(cpu_conv, one_and_three_dims)
     check((conv_case){1, 1, 1, 258, {640}, {256}, 64, 0, 0, 1, 1, false, false, 1});
     check((conv_case){3, 1, 16, 16, {5, 6, 7}, {3, 3, 3}, 1, 1, 1, 1, 1, false, true, 1});
     check((conv_case){3, 1, 3, 4, {5, 6, 7}, {2, 2, 2}, 2, 0, 0, 1, 1, false, true, 1});
+}
+
+/* Winograd along rows: columns, rows and one spatial dim, tiles that are cut, padding on both sides, channels
+ * that do not fill a block, more tiles than a block of them. */
+Test(cpu_conv, winograd_rows)
+{
+    for (int64_t length = 40; length < 46; length++)
+        for (int64_t taps = 3; taps <= 5; taps += 2)
+            check((conv_case){2, 1, 64, 96, {4 * length, 1}, {taps, 1}, 1, 0, 0, 1, 1, false, true, 2});
+    for (int64_t pad = 0; pad <= 4; pad += 2)
+        for (int64_t taps = 3; taps <= 5; taps += 2) {
+            check(
+                (conv_case){1, 2, 70, 50, {203}, {taps}, 1, pad, 4 - pad, 1, 1, false, pad > 0, 1, pad == 2});
+            check((conv_case){1, 1, 40, 200, {203}, {taps}, 1, pad, pad, 1, 1, false, true, 2});
+        }
+    check((conv_case){1, 1, 40, 200, {203}, {5}, 1, 2, 2, 1, 1, false, true, 2, false, 1});
+    check((conv_case){1, 1, 40, 36, {203}, {3}, 1, 1, 1, 1, 1, false, true, 1, false, 2});
+    check((conv_case){2, 2, 48, 64, {7, 61}, {1, 5}, 1, 0, 0, 1, 1, false, true, 2});
+    check((conv_case){2, 1, 300, 64, {3, 400}, {1, 3}, 1, 0, 0, 1, 1, false, true, 1});
 }
 
 Test(cpu_conv, one_column)
