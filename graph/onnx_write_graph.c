@@ -249,6 +249,7 @@ static gantry_status write_initializer(gt_writer *writer, const gt_written *writ
     return gt_write_constant(writer, constant, name, &to->initializer[to->n_initializer++]);
 }
 
+/* Defaults of inputs come first: so they do when the file is read again. */
 static gantry_status write_initializers(gt_writer *writer, const gt_written *written, GtOnnx__Graph *to)
 {
     const gt_graph *graph = written->graph;
@@ -256,8 +257,11 @@ static gantry_status write_initializers(gt_writer *writer, const gt_written *wri
     to->sparse_initializer = GT_ARENA_ARRAY(&writer->arena, GtOnnx__SparseTensor *, graph->values.count);
     if (!to->initializer || !to->sparse_initializer)
         return gt_write_no_memory(writer);
+    for (uint32_t k = 0; k < graph->inputs.count; k++)
+        if (graph->values.data[graph->inputs.data[k]]->constant != GT_NONE)
+            GT_TRY(write_initializer(writer, written, graph->inputs.data[k], to));
     for (uint32_t id = 0; id < graph->values.count; id++)
-        if (graph->values.data[id]->constant != GT_NONE && gt_written_is_held(written, id))
+        if (gt_value_is_constant(graph->values.data[id]) && gt_written_is_held(written, id))
             GT_TRY(write_initializer(writer, written, id, to));
     return GANTRY_OK;
 }
