@@ -324,15 +324,26 @@ static size_t weight_bytes(const winograd *w, int width)
     return (size_t)(weights_of(w) * w->in_channels * w->out_vectors * width) * sizeof(float);
 }
 
-/* Weights so large that their transform overflows, or not finite, would spoil outputs that do not use them.
- */
-static bool weights_are_tame(const cpu_tensor *weight)
+static gantry_status scan_weights(void *arg, void *packed)
 {
+    const cpu_tensor *weight = arg;
     const cpu_unaligned_f32 *g = weight->data;
     bool tame = true;
     for (int64_t k = 0; k < weight->count; k++)
         tame = tame && fabsf(g[k]) < 1e30f;
-    return tame;
+    *(bool *)packed = tame;
+    return GANTRY_OK;
+}
+
+/* Weights so large that their transform overflows, or not finite, would spoil outputs that do not use them.
+ * The answer is kept beside the packed weights: a new shape does not read all of them again. */
+static gantry_status check_weights(cpu_build *build, bool *out_tame)
+{
+    cpu_tensor *weight = &build->inputs[1];
+    const bool *tame =
+        cpu_pack(build, weight, 0x57494e4f54414d45u /* "WINOTAME" */, sizeof *tame, scan_weights, weight);
+    *out_tame = tame && *tame;
+    return tame ? GANTRY_OK : GANTRY_RESOURCE;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -470,7 +481,9 @@ gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kern
                       .out_vectors = (conv->out_channels + table->width - 1) / table->width};
     s->w.panel_count = (s->w.out_vectors + table->max_panel - 1) / table->max_panel;
     if (conv->in_channels < 8 || conv->out_channels < 8 || !cpu_conv_finish_read(build, conv, &s->w.finish) ||
-        !choose_scheme(&s->w, table->width, conv->window.stride[0]) || !weights_are_tame(&build->inputs[1]))
+        !choose_scheme(&s->w, table->width, conv->window.stride[0]))
         return GANTRY_UNSUPPORTED;
-    return make(build, conv, s, out_kernel);
+    bool tame;
+    GT_TRY(check_weights(build, &tame));
+    return tame ? make(build, conv, s, out_kernel) : GANTRY_UNSUPPORTED;
 }

@@ -25,6 +25,7 @@ typedef struct winograd_case {
     bool exact;
     float special; /* put into the input when `spoil` */
     bool spoil;
+    bool wild_weight;   /* one is infinite */
     const char *kernel; /* NULL: none of Winograd's */
 } winograd_case;
 
@@ -131,6 +132,8 @@ static buffers make_buffers(const winograd_case *t, const int64_t *y_dims)
     /* Sums of the size of their summands, so that tolerances mean the same for all channel counts. */
     for (int64_t k = 0; k < t->k * t->c / t->group * 9; k++)
         m.w[k] /= sqrtf((float)t->c);
+    if (t->wild_weight)
+        m.w[5] = INFINITY;
     if (t->spoil)
         m.x[m.x_count / 2 + 3] = t->special;
     for (int64_t at = 0; at < m.y_count; at++) {
@@ -417,6 +420,9 @@ Test(cpu_winograd, refused)
     bad.exact = true;
     check(bad);
     bad.exact = false;
+    bad.wild_weight = true;
+    check(bad);
+    bad.wild_weight = false;
     bad.h = bad.w = 3; /* too few tiles for 36 weights instead of 9 */
     check(bad);
 }
