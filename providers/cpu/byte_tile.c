@@ -162,7 +162,11 @@ VNNI_INLINE void store_row_vnni(const cpu_byte_tile *t, const int32_t *sums, int
          * the conversion; low and high are whole, so clamping first gives the same. */
         x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(t->low)), _mm512_set1_ps(t->high));
         c = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(t->zero));
-        _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)t->out + row * t->out_stride + p, mask, c);
+        uint8_t *out = (uint8_t *)t->out + row * t->out_stride + p;
+        if (mask == 0xFFFF) /* masked stores of bytes are slow */
+            _mm_storeu_si128((__m128i *)out, _mm512_cvtepi32_epi8(c));
+        else
+            _mm_mask_storeu_epi8(out, mask, _mm512_cvtepi32_epi8(c));
     }
 }
 

@@ -8,6 +8,8 @@ typedef struct binary_state {
     cpu_qbinary parameters;
     cpu_nest nest;
     int64_t rows_per_chunk;
+    int64_t repeats; /* rows in a row that B has one of; 0: other shapes */
+    bool swapped;    /* A is the node's second operand */
 } binary_state;
 
 typedef struct binary_work {
@@ -15,6 +17,30 @@ typedef struct binary_work {
     const uint8_t *a, *b;
     uint8_t *out;
 } binary_work;
+
+/* A short row of B serves many rows of A: repeated, it makes a long one. */
+#define REPEATED 2048
+
+static void repeated_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const binary_work *work = arg;
+    const binary_state *s = work->state;
+    const cpu_nest *nest = &s->nest;
+    uint8_t rows[REPEATED];
+    cpu_nest_position at;
+    for (int64_t row = begin; row < end;) {
+        cpu_nest_seek(nest, row, &at);
+        int64_t along = row % s->repeats, count = cpu_min64(s->repeats - along, end - row);
+        int64_t fit = cpu_min64(count, REPEATED / nest->inner);
+        for (int64_t k = 0; k < fit; k++)
+            memcpy(rows + k * nest->inner, work->b + at.offset[2], (size_t)nest->inner);
+        for (int64_t done = 0; done < count; done += fit)
+            cpu_rows_best()->qbinary(work->a + at.offset[1] + done * nest->inner, 1, rows, 1,
+                                     work->out + at.offset[0] + done * nest->inner,
+                                     cpu_min64(fit, count - done) * nest->inner, &s->parameters);
+        row += count;
+    }
+}
 
 static void binary_chunk(void *arg, int64_t begin, int64_t end)
 {
@@ -39,11 +65,13 @@ static void flat_chunk(void *arg, int64_t begin, int64_t end)
 static gantry_status binary_run(const void *opaque, const cpu_call *call)
 {
     const binary_state *state = opaque;
-    binary_work work = {state, call->inputs[0], call->inputs[3], call->outputs[0]};
+    binary_work work = {state, call->inputs[state->swapped ? 3 : 0], call->inputs[state->swapped ? 0 : 3],
+                        call->outputs[0]};
     if (state->nest.rows == 1)
         cpu_parallel(call, state->nest.inner, CPU_CHUNK_ELEMENTS, flat_chunk, &work);
     else
-        cpu_parallel(call, state->nest.rows, state->rows_per_chunk, binary_chunk, &work);
+        cpu_parallel(call, state->nest.rows, state->rows_per_chunk,
+                     state->repeats ? repeated_chunk : binary_chunk, &work);
     return GANTRY_OK;
 }
 
@@ -136,6 +164,37 @@ static gantry_status plan_nest(cpu_build *build, cpu_nest *nest)
     return GANTRY_OK;
 }
 
+/* How many neighbouring rows of A and the result meet the same row of B. */
+static int64_t repeats_of(const cpu_nest *nest)
+{
+    uint32_t last = nest->rank - 1;
+    bool dense = nest->rank && nest->step[1] == 1 && nest->step[2] == 1 && nest->inner <= REPEATED / 4 &&
+                 nest->strides[0][last] == nest->inner && nest->strides[1][last] == nest->inner &&
+                 nest->strides[2][last] == 0;
+    return dense ? nest->dims[last] : 0;
+}
+
+/* Sums and products do not mind which operand comes first: the one that is repeated is B. */
+static void put_short_last(binary_state *s)
+{
+    cpu_qbinary *p = &s->parameters, was = *p;
+    cpu_nest swapped = s->nest;
+    memcpy(swapped.strides[1], s->nest.strides[2], sizeof swapped.strides[1]);
+    memcpy(swapped.strides[2], s->nest.strides[1], sizeof swapped.strides[2]);
+    swapped.step[1] = s->nest.step[2];
+    swapped.step[2] = s->nest.step[1];
+    if (repeats_of(&s->nest) || !repeats_of(&swapped))
+        return;
+    s->nest = swapped;
+    s->swapped = true;
+    p->a_scale = was.b_scale;
+    p->a_zero = was.b_zero;
+    p->a_flip = was.b_flip;
+    p->b_scale = was.a_scale;
+    p->b_zero = was.a_zero;
+    p->b_flip = was.a_flip;
+}
+
 gantry_status cpu_make_qlinear_binary(cpu_build *build, cpu_kernel *out_kernel)
 {
     binary_state *state = cpu_state(build, sizeof *state);
@@ -143,6 +202,8 @@ gantry_status cpu_make_qlinear_binary(cpu_build *build, cpu_kernel *out_kernel)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     GT_TRY(read_parameters(build, &state->parameters));
     GT_TRY(plan_nest(build, &state->nest));
+    put_short_last(state);
+    state->repeats = repeats_of(&state->nest);
     state->rows_per_chunk = cpu_max64(1, CPU_CHUNK_ELEMENTS / cpu_max64(1, state->nest.inner));
     *out_kernel = cpu_kernel_of(binary_run, state);
     out_kernel->isa = cpu_rows_best()->isa;
