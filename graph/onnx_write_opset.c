@@ -1,7 +1,8 @@
 /* One opset for a written file, whose nodes may come from several: those of functions have their own. */
 #include "onnx_write_internal.h"
 
-#define NEWEST_OPSET 28 /* what the operator table knows */
+#define NEWEST_OPSET 28     /* what the operator table knows */
+#define WELL_KNOWN_OPSET 13 /* for a model that has none of its own: an old one that every runtime takes */
 
 /* Opsets that give all nodes looked at so far the definitions they have, and who set the bounds. */
 typedef struct opset_range {
@@ -60,7 +61,7 @@ gantry_status gt_write_choose_opset(const gt_model *model, int64_t *out_opset, g
                        range.sets_low->name, range.sets_low->op_type, range.low, range.sets_high->name,
                        range.sets_high->op_type, range.high);
     if (!own)
-        own = range.high;
+        own = WELL_KNOWN_OPSET;
     *out_opset = own < range.low ? range.low : own > range.high ? range.high : own;
     return GANTRY_OK;
 }

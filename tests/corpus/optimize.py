@@ -87,12 +87,16 @@ def differences(got, want, exact):
         if list(g) != list(w):
             yield "outputs are %s, not %s" % (list(g), list(w))
         for name in w:
-            why = difference(np.asarray(g[name]), np.asarray(w[name]), exact) if name in g else None
+            why = difference(g[name], w[name], exact) if name in g else None
             if why:
                 yield "case %d, %s: %s" % (k, name, why)
 
 
 def difference(g, w, exact):
+    if isinstance(w, list):  # a sequence
+        each = [difference(a, b, exact) for a, b in zip(g, w)] if isinstance(g, list) else []
+        return next(filter(None, each), None) if len(each) == len(w) else "another number of elements"
+    g, w = np.asarray(g), np.asarray(w)
     if g.shape != w.shape or g.dtype != w.dtype:
         return "%s%s, not %s%s" % (g.dtype, list(g.shape), w.dtype, list(w.shape))
     if exact or w.dtype.kind not in "fc":
