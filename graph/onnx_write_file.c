@@ -144,7 +144,7 @@ static gantry_status write_both(gt_model *model, const gt_write_options *options
     GT_TRY(check_and_open(model, file, err));
     GT_TRY(gt_onnx_write(model, options, &to_file, options->external_name ? &to_external : NULL, out_result,
                          err));
-    if (options->external_name && out_result->external_bytes)
+    if (external->part && out_result->external_bytes)
         GT_TRY(finish_file(external, err));
     return finish_file(file, err);
 }

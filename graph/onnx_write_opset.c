@@ -53,7 +53,7 @@ gantry_status gt_write_choose_opset(const gt_model *model, int64_t *out_opset, g
     for (uint32_t k = 0; k < model->opsets.count; k++)
         own = model->opsets.data[k].domain[0] ? own : model->opsets.data[k].version;
     narrow(model->root, &range);
-    if (range.low > range.high)
+    if (range.sets_low && range.sets_high && range.low > range.high)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, range.sets_low->name,
                        "node '%s' (%s) needs opset %d or later, but node '%s' (%s) means what it does up to "
                        "opset %d only (functions may name opsets of their own): no opset fits both, and "

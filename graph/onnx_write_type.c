@@ -33,7 +33,8 @@ static bool has_names(const gt_model *model, gt_expr e, uint32_t *inout_left)
     if (node->kind == GT_EXPR_SYMBOL)
         return is_named(model, &model->exprs.symbols.data[node->a]);
     const gt_expr operands[] = {node->a, node->b, node->c};
-    for (unsigned k = 0; k < gt_expr_arity(node->kind); k++)
+    unsigned arity = gt_expr_arity(node->kind);
+    for (unsigned k = 0; k < 3 && k < arity; k++)
         if (!has_names(model, operands[k], inout_left))
             return false;
     return true;
