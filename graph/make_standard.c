@@ -16,12 +16,14 @@ typedef struct standard_form {
     uint32_t types; /* element types (bits) for which runtimes that run the nodes have the operator too */
 } standard_form;
 
-/* x * sigmoid(x) is Swish since opset 24, but runtimes that know the opset do not all know the operator. */
+/* x * sigmoid(x) is Swish since opset 24, but runtimes that know the opset do not all know the operator. Our
+ * attention reads its operands before their heads are split, which no operator does. */
 static const standard_form forms[] = {
     {"layer_norm", "LayerNorm", "LayerNormalization", 17, F16_F32 | 1u << GANTRY_FLOAT64},
     {"gelu", "Gelu", "Gelu", 20, F16_F32},
     {"silu", "Silu", NULL, INT32_MAX, 0},
     {"hard_swish", "HardSwish", "HardSwish", 14, F16_F32},
+    {"attention", "Attention", NULL, INT32_MAX, 0},
 };
 #define FORM_COUNT (sizeof forms / sizeof *forms)
 
