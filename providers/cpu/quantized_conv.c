@@ -597,7 +597,9 @@ static gantry_status plan_range(cpu_build *build, qconv_state *s)
 gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel)
 {
     cpu_qoperands operands = {1, 2, 3, 4, 5, 6, 7, cpu_input(build, 8) ? 8 : GANTRY_NO_ID};
-    gantry_status status = cpu_qconv_dnnl(build, &operands, out_kernel);
+    gantry_status status = cpu_qdepthwise(build, &operands, out_kernel);
+    if (status == GANTRY_UNSUPPORTED)
+        status = cpu_qconv_dnnl(build, &operands, out_kernel);
     if (status != GANTRY_UNSUPPORTED)
         return status;
     bool last = build->program && !build->inputs[0].constant && build->inputs[0].rank >= 3 &&

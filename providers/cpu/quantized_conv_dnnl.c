@@ -93,6 +93,8 @@ gantry_status cpu_qconv_dnnl(cpu_build *build, const cpu_qoperands *o, cpu_kerne
 {
     cpu_conv conv;
     cpu_qfactors factors;
+    if (!cpu_qdnnl_serves(build))
+        return GANTRY_UNSUPPORTED;
     GT_TRY(read_conv(build, &build->inputs[o->w], &conv));
     GT_TRY(cpu_qfactors_read(build, o, conv.out_channels, &factors));
     descriptors d = {0};

@@ -64,13 +64,17 @@ static void fill_channels(const cpu_build *build, const cpu_qoperands *o, cpu_qf
     }
 }
 
+bool cpu_qdnnl_serves(const cpu_build *build)
+{
+    return build->program && !build->exact && cpu_dnnl_engine(build) && build->provider->exact_bytes;
+}
+
 gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_t channels,
                                 cpu_qfactors *out_factors)
 {
     const cpu_tensor *w = &build->inputs[o->w], *y = &build->outputs[0];
     bool has_bias = o->bias != GANTRY_NO_ID && build->inputs[o->bias].present, flip;
-    if (!build->program || build->exact || !cpu_dnnl_engine(build) || !build->provider->exact_bytes ||
-        !w->constant || !w->data || !known(build, o->x_scale, 1) || !known(build, o->w_scale, channels) ||
+    if (!build->program || !w->constant || !w->data || !known(build, o->x_scale, 1) || !known(build, o->w_scale, channels) ||
         !known(build, o->y_scale, 1) || !known_or_absent(build, o->x_zero, 1) ||
         !known_or_absent(build, o->w_zero, channels) || !known_or_absent(build, o->y_zero, 1) ||
         (has_bias && (!known(build, o->bias, channels) || build->inputs[o->bias].count != channels)) ||

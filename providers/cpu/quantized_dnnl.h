@@ -23,8 +23,11 @@ typedef struct cpu_qfactors {
     bool clamped; /* low and high are more than saturation */
 } cpu_qfactors;
 
-/* Reads the parameters. GANTRY_UNSUPPORTED without an error text when one of them is no constant or of a kind
- * that oneDNN's kernels do not take. */
+/* Whether oneDNN's 8-bit products are right here and exact enough for the session. */
+bool cpu_qdnnl_serves(const cpu_build *build);
+
+/* Reads the parameters. GANTRY_UNSUPPORTED without an error text when one of them is no constant or the
+ * weights have zero points. */
 gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *operands, int64_t channels,
                                 cpu_qfactors *out_factors);
 
@@ -41,6 +44,10 @@ bool cpu_qarguments(const cpu_qfactors *factors, dnnl_memory_desc_t mds[2], cpu_
 
 /* Convolution of bytes, channels last. GANTRY_UNSUPPORTED without an error text: take own kernels. */
 gantry_status cpu_qconv_dnnl(cpu_build *build, const cpu_qoperands *operands, cpu_kernel *out_kernel);
+
+/* Convolution of one channel a group, channels last, exact (quantized_depthwise.c). GANTRY_UNSUPPORTED without
+ * an error text: take others. */
+gantry_status cpu_qdepthwise(cpu_build *build, const cpu_qoperands *operands, cpu_kernel *out_kernel);
 
 /* Product of bytes [.., m, k] x [k, n] with constant weights. transposed: they are [n, k]. */
 gantry_status cpu_qproduct_dnnl(cpu_build *build, const cpu_qoperands *operands, bool transposed,

@@ -80,6 +80,8 @@ gantry_status cpu_qproduct_dnnl(cpu_build *build, const cpu_qoperands *o, bool t
         return GANTRY_UNSUPPORTED;
     int64_t k = a->dims[a->rank - 1], m = a->count / k, n = b->dims[transposed ? 0 : 1];
     cpu_qfactors factors;
+    if (!cpu_qdnnl_serves(build))
+        return GANTRY_UNSUPPORTED;
     if (b->dims[transposed ? 1 : 0] != k)
         return GANTRY_UNSUPPORTED;
     GT_TRY(cpu_qfactors_read(build, o, n, &factors));
