@@ -8,6 +8,9 @@
  *     band  [channels][input rows][phases][columns]
  *     tap (c, i, j) of an output row reads from  band + offsets[tap],  in order
  *
+ * A single output channel would load a vector for every product. Two neighbouring output rows take the place
+ * of two channels then: their common window has one row more, and zeros where it is not the row's own.
+ *
  * Works for one and two spatial dims in plain layouts, with any stride, dilation, padding and group. */
 #include "conv.h"
 #include "conv_tile.h"
@@ -15,7 +18,7 @@
 #include <omp.h>
 
 #define BLOCK_COLUMNS 960        /* output columns of a block: whole tiles of every instruction set */
-#define BAND_BYTES (96 << 10)    /* of copied input that stays in L2 beside the weights */
+#define BAND_BYTES (192 << 10)   /* of copied input that stays in L2 beside the weights */
 #define MAX_BAND_BYTES (4 << 20) /* a single row that needs more is left to other kernels */
 #define BANDS_PER_THREAD 4       /* at least, so that threads end together */
 #define DEPTH 256                /* longer sums are cut: partial sums lose fewer digits */
@@ -29,6 +32,8 @@ typedef struct direct_state {
     const cpu_conv_tiles *tiles;
     axis row, column;
     int64_t channels, per; /* of a group: input and output */
+    int64_t fold;          /* output rows that are computed as channels: 1, or 2 of a single channel */
+    int64_t window_rows;   /* that those have in common */
     int64_t taps;          /* channels times window */
     const int32_t *offsets;
     const float *weights; /* pieces of up to 8 output channels, each [tap][channel] */
@@ -104,11 +109,18 @@ static void copy_row(const direct_state *s, const float *row, int64_t column, fl
         copy_phases(s, row, column, target);
 }
 
+/* Input rows that the output rows of a fold read. */
+static int64_t window_range(const direct_state *s)
+{
+    return (s->window_rows - 1) * s->row.dilation + 1;
+}
+
 static void copy_band(const direct_state *s, const float *x, const band *b, float *target)
 {
     int64_t first = b->row * s->row.stride - s->row.pad,
             column = b->column * s->column.stride - s->column.pad;
-    int64_t rows = (b->rows - 1) * s->row.stride + (s->row.kernel - 1) * s->row.dilation + 1;
+    int64_t last = (b->rows - 1) / s->fold * s->fold; /* first row of the last fold */
+    int64_t rows = last * s->row.stride + window_range(s);
     for (int64_t c = 0; c < s->channels; c++)
         for (int64_t r = 0; r < rows; r++) {
             int64_t at = first + r;
@@ -147,34 +159,49 @@ static void run_tile(const direct_state *s, cpu_conv_tile tile, const float *x, 
         tile(x, s->offsets + t, smaller(DEPTH, s->taps - t), weights + t * channels, y, y_row, t > 0);
 }
 
-/* `columns` columns of one output row, for a piece of the output channels. */
-static void compute_row(const direct_state *s, const float *x, const float *weights, int log2, float *y,
-                        int64_t y_row, int64_t columns)
+/* `columns` columns of one output row, for a piece of the output channels of which the first `kept` are
+ * wanted.
+ */
+static void compute_row(const direct_state *s, const float *x, const float *weights, int log2, int64_t kept,
+                        float *y, int64_t y_row, int64_t columns)
 {
     float buffer[8 * CPU_TILE_MAX_COLUMNS];
     const cpu_conv_tile *tiles = s->tiles->tile[log2];
     int64_t channels = (int64_t)1 << log2, lanes = s->tiles->lanes;
     for (int64_t at = 0; at < columns;) {
         int width = width_for(tiles, (columns - at + lanes - 1) / lanes);
-        int64_t count = cpu_conv_tile_vectors[width] * lanes;
-        if (columns - at >= count) {
+        int64_t count = cpu_conv_tile_vectors[width] * lanes, left = smaller(count, columns - at);
+        if (left == count && kept == channels) {
             run_tile(s, tiles[width], x + at, weights, channels, y + at, y_row);
         } else {
             run_tile(s, tiles[width], x + at, weights, channels, buffer, CPU_TILE_MAX_COLUMNS);
-            for (int64_t m = 0; m < channels; m++)
-                memcpy(y + m * y_row + at, buffer + m * CPU_TILE_MAX_COLUMNS,
-                       (size_t)(columns - at) * sizeof *y);
+            for (int64_t m = 0; m < kept; m++)
+                memcpy(y + m * y_row + at, buffer + m * CPU_TILE_MAX_COLUMNS, (size_t)left * sizeof *y);
         }
         at += count;
     }
 }
 
 static void finish_row(const direct_state *s, const cpu_call *call, const band *b, int64_t row,
-                       int64_t channel, int64_t channels)
+                       int64_t channel)
 {
-    for (int64_t m = channel; m < channel + channels; m++) {
-        int64_t at = ((b->n * s->conv.out_channels + m) * s->row.out + row) * s->column.out + b->column;
-        cpu_posts_apply(s->posts, s->post_count, call, (float *)call->outputs[0] + at, b->columns, at, m, 0);
+    int64_t at = ((b->n * s->conv.out_channels + channel) * s->row.out + row) * s->column.out + b->column;
+    cpu_posts_apply(s->posts, s->post_count, call, (float *)call->outputs[0] + at, b->columns, at, channel,
+                    0);
+}
+
+/* Rows of a fold are channels of the tile. */
+static void compute_folds(const direct_state *s, const cpu_call *call, const band *b, const float *x)
+{
+    int64_t channel = b->group;
+    float *y = (float *)call->outputs[0] +
+               ((b->n * s->conv.out_channels + channel) * s->row.out + b->row) * s->column.out + b->column;
+    for (int64_t r = 0; r < b->rows; r += s->fold) {
+        int64_t kept = smaller(s->fold, b->rows - r);
+        compute_row(s, x + r * s->row_floats, s->weights + channel * s->taps * s->fold, 1, kept,
+                    y + r * s->column.out, s->column.out, b->columns);
+        for (int64_t k = 0; k < kept; k++)
+            finish_row(s, call, b, b->row + r + k, channel);
     }
 }
 
@@ -183,15 +210,16 @@ static void compute_band(const direct_state *s, const cpu_call *call, const band
     int64_t plane = s->row.out * s->column.out;
     for (int64_t m = 0; m < s->per;) {
         int log2 = piece_log2(s->tiles, s->per - m);
-        int64_t channel = b->group * s->per + m;
+        int64_t channel = b->group * s->per + m, channels = (int64_t)1 << log2;
         for (int64_t r = 0; r < b->rows; r++) {
             float *y = (float *)call->outputs[0] + (b->n * s->conv.out_channels + channel) * plane +
                        (b->row + r) * s->column.out + b->column;
-            compute_row(s, x + r * s->row.stride * s->row_floats, s->weights + channel * s->taps, log2, y,
-                        plane, b->columns);
-            finish_row(s, call, b, b->row + r, channel, (int64_t)1 << log2);
+            compute_row(s, x + r * s->row.stride * s->row_floats, s->weights + channel * s->taps, log2,
+                        channels, y, plane, b->columns);
+            for (int64_t k = 0; k < channels; k++)
+                finish_row(s, call, b, b->row + r, channel + k);
         }
-        m += (int64_t)1 << log2;
+        m += channels;
     }
 }
 
@@ -211,7 +239,7 @@ static void compute_bands(void *arg, int64_t begin, int64_t end)
         b.rows = smaller(s->band_rows, s->row.out - b.row);
         b.columns = smaller(s->block_columns, s->column.out - b.column);
         copy_band(s, (const float *)job->call->inputs[0] + image * s->channels * plane, &b, copy);
-        compute_band(s, job->call, &b, copy);
+        (s->fold > 1 ? compute_folds : compute_band)(s, job->call, &b, copy);
     }
 }
 
@@ -233,7 +261,7 @@ static axis axis_of(const cpu_window *w, uint32_t k)
 /* How the output is cut, and how the copy of a band lies. False when a single row needs too much. */
 static bool plan_bands(direct_state *s, int threads)
 {
-    int64_t lanes = s->tiles->lanes, range = (s->row.kernel - 1) * s->row.dilation + 1;
+    int64_t lanes = s->tiles->lanes, range = window_range(s);
     s->block_columns = smaller(s->column.out, BLOCK_COLUMNS);
     s->blocks = (s->column.out + s->block_columns - 1) / s->block_columns;
     s->phase_floats = (s->block_columns + lanes - 1) / lanes * lanes +
@@ -246,9 +274,10 @@ static bool plan_bands(direct_state *s, int threads)
     int64_t images = s->conv.batch * s->conv.groups * s->blocks;
     int64_t wanted = (BANDS_PER_THREAD * threads + images - 1) / images; /* bands of an image */
     int64_t even = threads > 1 ? (s->row.out + wanted - 1) / wanted : s->row.out;
-    s->band_rows = smaller(s->row.out, smaller(even, fitting > 1 ? fitting : 1));
+    int64_t band_rows = smaller(s->row.out, smaller(even, fitting > range ? fitting : range));
+    s->band_rows = (band_rows + s->fold - 1) / s->fold * s->fold;
     s->bands = (s->row.out + s->band_rows - 1) / s->band_rows;
-    s->input_rows = (s->band_rows - 1) * s->row.stride + range;
+    s->input_rows = (s->band_rows - s->fold) * s->row.stride + range;
     s->plane_floats = s->input_rows * s->row_floats;
     s->band_bytes = ((size_t)(s->channels * s->plane_floats) * sizeof(float) + 63) & ~(size_t)63;
     return true;
@@ -261,7 +290,7 @@ static gantry_status plan_taps(cpu_build *build, direct_state *s)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     s->offsets = offsets;
     for (int64_t c = 0; c < s->channels; c++)
-        for (int64_t i = 0; i < s->row.kernel; i++)
+        for (int64_t i = 0; i < s->window_rows; i++)
             for (int64_t j = 0; j < s->column.kernel; j++) {
                 int64_t column = j * s->column.dilation;
                 *offsets++ =
@@ -276,13 +305,28 @@ typedef struct pack_job {
     const cpu_unaligned_f32 *source;
 } pack_job;
 
-/* [out channel][tap] becomes pieces of [tap][out channel]. */
+/* A tap of the common window is the one `fold` rows above for the second row. */
+static float folded_weight(const pack_job *job, int64_t m, int64_t tap, int64_t fold)
+{
+    const direct_state *s = job->state;
+    int64_t j = tap % s->column.kernel, i = tap / s->column.kernel % s->window_rows - fold;
+    int64_t c = tap / s->column.kernel / s->window_rows;
+    if (i < 0 || i >= s->row.kernel)
+        return 0;
+    return job->source[((m * s->channels + c) * s->row.kernel + i) * s->column.kernel + j];
+}
+
+/* [out channel][tap] becomes pieces of [tap][out channel], or [out channel][tap][row of the fold]. */
 static gantry_status pack_weights(void *arg, void *packed)
 {
     const pack_job *job = arg;
     const direct_state *s = job->state;
     float *target = packed;
-    for (int64_t m = 0; m < s->conv.out_channels;) {
+    for (int64_t m = 0; m < s->conv.out_channels && s->fold > 1; m++)
+        for (int64_t t = 0; t < s->taps; t++)
+            for (int64_t k = 0; k < s->fold; k++)
+                *target++ = folded_weight(job, m, t, k);
+    for (int64_t m = 0; m < s->conv.out_channels && s->fold == 1;) {
         int64_t count = (int64_t)1 << piece_log2(s->tiles, s->per - m % s->per);
         for (int64_t t = 0; t < s->taps; t++)
             for (int64_t k = 0; k < count; k++)
@@ -295,9 +339,10 @@ static gantry_status pack_weights(void *arg, void *packed)
 static gantry_status pack(cpu_build *build, direct_state *s)
 {
     pack_job job = {s, build->inputs[1].data};
-    uint64_t key = 0x4449524543540000u ^ (uint64_t)s->conv.groups; /* "DIRECT" */
-    s->weights = cpu_pack(build, &build->inputs[1], key,
-                          (size_t)(s->conv.out_channels * s->taps) * sizeof(float), pack_weights, &job);
+    uint64_t key = 0x4449524543540000u ^ (uint64_t)(s->conv.groups << 2 | s->fold); /* "DIRECT" */
+    s->weights =
+        cpu_pack(build, &build->inputs[1], key,
+                 (size_t)(s->conv.out_channels * s->taps * s->fold) * sizeof(float), pack_weights, &job);
     return s->weights ? GANTRY_OK : GANTRY_RESOURCE;
 }
 
@@ -325,7 +370,11 @@ gantry_status cpu_conv_direct(cpu_build *build, const cpu_conv *conv, cpu_kernel
                         .column = axis_of(w, w->rank - 1),
                         .channels = conv->in_channels / conv->groups,
                         .per = conv->out_channels / conv->groups};
-    s->taps = s->channels * cpu_window_product(w->kernel, w->rank);
+    bool folds =
+        s->per == 1 && s->row.stride == 1 && s->row.dilation == 1 && s->row.kernel > 1 && s->row.out > 1;
+    s->fold = folds ? 2 : 1;
+    s->window_rows = s->row.kernel + s->fold - 1;
+    s->taps = s->channels * s->window_rows * s->column.kernel;
     int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
     if (!plan_bands(s, threads))
         return GANTRY_UNSUPPORTED;
