@@ -234,6 +234,11 @@ const cpu_op_row *cpu_find_op(const char *domain, const char *op);
 void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
                   void (*body)(void *arg, int64_t begin, int64_t end), void *arg);
 
+/* Copies into memory that nobody has touched, on that many threads. */
+void cpu_copy_fresh(int threads, void *to, const void *from, size_t bytes);
+/* Writes a zero into each page of memory that nobody has touched; nothing on one thread. */
+void cpu_touch_fresh(int threads, void *memory, size_t bytes);
+
 /* Fails the build with GANTRY_UNSUPPORTED and a text that names the node. A macro as gt_fail is. */
 #define cpu_unsupported(build, ...)                                                                          \
     (cpu_unsupported_fill((build), __VA_ARGS__), gt_failed(GANTRY_UNSUPPORTED))

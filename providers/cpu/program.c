@@ -78,6 +78,7 @@ uint64_t cpu_program_memory(void *self, const gantry_program *handle)
 
 /* Chunks double up to this size; what is not used of one is never touched. */
 #define LAST_CHUNK_BYTES ((size_t)32 << 20)
+#define TOUCH_BYTES ((size_t)8 << 20)
 #define FIRST_CHUNK_BYTES ((size_t)256 << 10)
 
 static cpu_pack_chunk *last_chunk(const cpu_program *program)
@@ -90,11 +91,22 @@ static bool add_chunk(cpu_program *program, size_t bytes)
     size_t size = program->chunks.count ? last_chunk(program)->bytes * 2 : FIRST_CHUNK_BYTES;
     size = size < LAST_CHUNK_BYTES ? size : LAST_CHUNK_BYTES;
     size = size < bytes ? bytes : size;
-    cpu_pack_chunk chunk = {cpu_alloc(program->provider, size), size, 0};
+    cpu_pack_chunk chunk = {cpu_alloc(program->provider, size), size, 0, 0};
     if (chunk.memory && gt_vec_push(&program->provider->allocator, &program->chunks, chunk))
         return true;
     cpu_free(program->provider, chunk.memory);
     return false;
+}
+
+/* Pages a little ahead of what is used are cleared by all threads: one weight fills too few of them. */
+static void touch_chunk(const cpu_program *program, cpu_pack_chunk *chunk)
+{
+    if (chunk->bytes < TOUCH_BYTES || chunk->used <= chunk->touched)
+        return;
+    size_t end = (chunk->used + TOUCH_BYTES - 1) & ~(TOUCH_BYTES - 1);
+    end = end < chunk->bytes ? end : chunk->bytes;
+    cpu_touch_fresh(program->threads, chunk->memory + chunk->touched, end - chunk->touched);
+    chunk->touched = end;
 }
 
 /* 64-byte aligned memory that lives as long as the program, or NULL. */
@@ -107,6 +119,7 @@ static void *take_pack(cpu_program *program, size_t bytes)
     cpu_pack_chunk *last = last_chunk(program);
     void *memory = last->memory + last->used;
     last->used += bytes;
+    touch_chunk(program, last);
     return memory;
 }
 

@@ -67,7 +67,7 @@ typedef struct cpu_pack_entry {
 /* Packed weights lie side by side, so that huge pages are full. */
 typedef struct cpu_pack_chunk {
     char *memory;
-    size_t bytes, used;
+    size_t bytes, used, touched; /* touched: no less than used where threads clear pages together */
 } cpu_pack_chunk;
 
 #define CPU_DERIVED_ID 0x80000000u /* marks the constant_id of a derived value */

@@ -110,7 +110,7 @@ static gantry_status own_constant(const shaper *s, uint32_t value, cpu_tensor *t
     void *copy = cpu_alloc(program->provider, bytes);
     if (!copy)
         return gt_out_of_memory(s->err, GANTRY_STAGE_COMPILE);
-    memcpy(copy, tensor->data, bytes);
+    cpu_copy_fresh(program->threads, copy, tensor->data, bytes);
     program->owned[value] = copy;
     program->held_bytes += bytes;
     tensor->data = copy;
