@@ -2,25 +2,8 @@
 #include "conv_dnnl.h"
 #include "quantized_dnnl.h"
 
-typedef struct descriptors {
-    dnnl_memory_desc_t x, w_plain, w_wanted, bias, y, parameters[2];
-    dnnl_primitive_desc_t primitive;
-} descriptors;
-
-static void destroy(descriptors *d)
-{
-    dnnl_memory_desc_destroy(d->x);
-    dnnl_memory_desc_destroy(d->w_plain);
-    dnnl_memory_desc_destroy(d->w_wanted);
-    dnnl_memory_desc_destroy(d->bias);
-    dnnl_memory_desc_destroy(d->y);
-    dnnl_memory_desc_destroy(d->parameters[0]);
-    dnnl_memory_desc_destroy(d->parameters[1]);
-    dnnl_primitive_desc_destroy(d->primitive);
-    *d = (descriptors){0};
-}
-
-static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfactors *factors, descriptors *d)
+static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfactors *factors,
+                     cpu_qdescriptors *d)
 {
     const cpu_window *w = &c->window;
     dnnl_dims_t strides, dilates, pads, pads_end, channels = {c->out_channels};
@@ -45,29 +28,6 @@ static bool describe(const cpu_build *build, const cpu_conv *c, const cpu_qfacto
             d->w_wanted, d->bias, d->y, strides, dilates, pads, pads_end, attributes) == dnnl_success;
     dnnl_primitive_attr_destroy(attributes);
     return good;
-}
-
-static gantry_status finish(cpu_build *build, const cpu_qoperands *o, const cpu_qfactors *factors,
-                            descriptors *d, cpu_kernel *out_kernel)
-{
-    const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
-    const void *packed = cpu_dnnl_pack_from(build, &build->inputs[o->w], factors->weights,
-                                            factors->weights_kind, d->w_plain, wanted);
-    cpu_dnnl_arg args[8] = {{DNNL_ARG_SRC, CPU_DNNL_INPUT, 0, NULL, d->x},
-                            {DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, packed, wanted},
-                            {DNNL_ARG_DST, CPU_DNNL_OUTPUT, 0, NULL, d->y}};
-    uint32_t count = 3;
-    if (!packed)
-        return GANTRY_RESOURCE;
-    if (factors->bias)
-        args[count++] = (cpu_dnnl_arg){DNNL_ARG_BIAS, CPU_DNNL_FIXED, 0, factors->bias, d->bias};
-    if (!cpu_qarguments(factors, d->parameters, args, &count))
-        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    GT_TRY(cpu_dnnl_kernel(build, d->primitive, args, count, -1, out_kernel));
-    out_kernel->accumulate = GANTRY_INT32;
-    out_kernel->packed_inputs = build->input_count < 32 ? ((1u << build->input_count) - 1) & ~1u : ~1u;
-    build->inputs[0].layout = build->outputs[0].layout = CPU_NHWC;
-    return GANTRY_OK;
 }
 
 static gantry_status read_conv(cpu_build *build, const cpu_tensor *w, cpu_conv *out_conv)
@@ -97,16 +57,17 @@ gantry_status cpu_qconv_dnnl(cpu_build *build, const cpu_qoperands *o, cpu_kerne
         return GANTRY_UNSUPPORTED;
     GT_TRY(read_conv(build, &build->inputs[o->w], &conv));
     GT_TRY(cpu_qfactors_read(build, o, conv.out_channels, &factors));
-    descriptors d = {0};
+    cpu_qdescriptors d = {0};
     const char *name;
     int threads = cpu_conv_flops(&conv) < 64.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
     int before = cpu_dnnl_enter(build, threads);
     gantry_status status = GANTRY_UNSUPPORTED;
     if (describe(build, &conv, &factors, &d) && cpu_dnnl_rate(d.primitive, &name) == CPU_DNNL_FAST)
-        status = finish(build, o, &factors, &d, out_kernel);
+        status = cpu_qkernel(build, o, &factors, &d, out_kernel);
     cpu_dnnl_leave(before);
-    destroy(&d);
+    cpu_qdescriptors_destroy(&d);
     if (status == GANTRY_OK) {
+        build->inputs[0].layout = build->outputs[0].layout = CPU_NHWC;
         out_kernel->threads = threads;
         out_kernel->flops = cpu_conv_flops(&conv);
     }

@@ -74,9 +74,10 @@ gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_
 {
     const cpu_tensor *w = &build->inputs[o->w], *y = &build->outputs[0];
     bool has_bias = o->bias != GANTRY_NO_ID && build->inputs[o->bias].present, flip;
-    if (!build->program || !w->constant || !w->data || !known(build, o->x_scale, 1) || !known(build, o->w_scale, channels) ||
-        !known(build, o->y_scale, 1) || !known_or_absent(build, o->x_zero, 1) ||
-        !known_or_absent(build, o->w_zero, channels) || !known_or_absent(build, o->y_zero, 1) ||
+    if (!build->program || !w->constant || !w->data || !known(build, o->x_scale, 1) ||
+        !known(build, o->w_scale, channels) || !known(build, o->y_scale, 1) ||
+        !known_or_absent(build, o->x_zero, 1) || !known_or_absent(build, o->w_zero, channels) ||
+        !known_or_absent(build, o->y_zero, 1) ||
         (has_bias && (!known(build, o->bias, channels) || build->inputs[o->bias].count != channels)) ||
         !weights_are_signed(build, o, &flip))
         return GANTRY_UNSUPPORTED;
@@ -138,8 +139,9 @@ dnnl_memory_desc_t cpu_qmultipliers(const cpu_qfactors *f, int rank, int axis)
                                                                                                     : NULL;
 }
 
-bool cpu_qarguments(const cpu_qfactors *f, dnnl_memory_desc_t mds[2], cpu_dnnl_arg *args,
-                    uint32_t *inout_count)
+/* Appends the arguments that go with cpu_qattributes. mds: cpu_qmultipliers, and one that is made here. */
+static bool add_parameters(const cpu_qfactors *f, dnnl_memory_desc_t mds[2], cpu_dnnl_arg *args,
+                           uint32_t *inout_count)
 {
     dnnl_dims_t one = {1};
     uint32_t count = *inout_count;
@@ -155,4 +157,39 @@ bool cpu_qarguments(const cpu_qfactors *f, dnnl_memory_desc_t mds[2], cpu_dnnl_a
             (cpu_dnnl_arg){DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, CPU_DNNL_FIXED, 0, &f->zeros[1], mds[1]};
     *inout_count = count;
     return true;
+}
+
+void cpu_qdescriptors_destroy(cpu_qdescriptors *d)
+{
+    dnnl_memory_desc_destroy(d->x);
+    dnnl_memory_desc_destroy(d->w_plain);
+    dnnl_memory_desc_destroy(d->w_wanted);
+    dnnl_memory_desc_destroy(d->bias);
+    dnnl_memory_desc_destroy(d->y);
+    dnnl_memory_desc_destroy(d->parameters[0]);
+    dnnl_memory_desc_destroy(d->parameters[1]);
+    dnnl_primitive_desc_destroy(d->primitive);
+    *d = (cpu_qdescriptors){0};
+}
+
+gantry_status cpu_qkernel(cpu_build *build, const cpu_qoperands *o, const cpu_qfactors *factors,
+                          cpu_qdescriptors *d, cpu_kernel *out_kernel)
+{
+    const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
+    const void *packed = cpu_dnnl_pack_from(build, &build->inputs[o->w], factors->weights,
+                                            factors->weights_kind, d->w_plain, wanted);
+    cpu_dnnl_arg args[8] = {{DNNL_ARG_SRC, CPU_DNNL_INPUT, 0, NULL, d->x},
+                            {DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, packed, wanted},
+                            {DNNL_ARG_DST, CPU_DNNL_OUTPUT, 0, NULL, d->y}};
+    uint32_t count = 3;
+    if (!packed)
+        return GANTRY_RESOURCE;
+    if (factors->bias)
+        args[count++] = (cpu_dnnl_arg){DNNL_ARG_BIAS, CPU_DNNL_FIXED, 0, factors->bias, d->bias};
+    if (!add_parameters(factors, d->parameters, args, &count))
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    GT_TRY(cpu_dnnl_kernel(build, d->primitive, args, count, -1, out_kernel));
+    out_kernel->accumulate = GANTRY_INT32;
+    out_kernel->packed_inputs = build->input_count < 32 ? ((1u << build->input_count) - 1) & ~1u : ~1u;
+    return GANTRY_OK;
 }

@@ -37,16 +37,23 @@ dnnl_memory_desc_t cpu_qmultipliers(const cpu_qfactors *factors, int rank, int a
 /* Zero points, multiplication, rounding and the clamp as attributes. */
 dnnl_primitive_attr_t cpu_qattributes(const cpu_qfactors *factors, const_dnnl_memory_desc_t multipliers);
 
-/* Appends the arguments that go with cpu_qattributes. mds: cpu_qmultipliers, and one that is made here; the
- * caller destroys both. */
-bool cpu_qarguments(const cpu_qfactors *factors, dnnl_memory_desc_t mds[2], cpu_dnnl_arg *args,
-                    uint32_t *inout_count);
+/* What a primitive is made of; zero is none of it. */
+typedef struct cpu_qdescriptors {
+    dnnl_memory_desc_t x, w_plain, w_wanted, bias, y, parameters[2];
+    dnnl_primitive_desc_t primitive;
+} cpu_qdescriptors;
+
+void cpu_qdescriptors_destroy(cpu_qdescriptors *d);
+
+/* The kernel of a primitive that was described: packs the weights and hands over bias and parameters. */
+gantry_status cpu_qkernel(cpu_build *build, const cpu_qoperands *operands, const cpu_qfactors *factors,
+                          cpu_qdescriptors *d, cpu_kernel *out_kernel);
 
 /* Convolution of bytes, channels last. GANTRY_UNSUPPORTED without an error text: take own kernels. */
 gantry_status cpu_qconv_dnnl(cpu_build *build, const cpu_qoperands *operands, cpu_kernel *out_kernel);
 
-/* Convolution of one channel a group, channels last, exact (quantized_depthwise.c). GANTRY_UNSUPPORTED without
- * an error text: take others. */
+/* Convolution of one channel a group, channels last, exact (quantized_depthwise.c). GANTRY_UNSUPPORTED
+ * without an error text: take others. */
 gantry_status cpu_qdepthwise(cpu_build *build, const cpu_qoperands *operands, cpu_kernel *out_kernel);
 
 /* Product of bytes [.., m, k] x [k, n] with constant weights. transposed: they are [n, k]. */

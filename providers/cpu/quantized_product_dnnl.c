@@ -3,30 +3,13 @@
 #include "quantized.h"
 #include "quantized_dnnl.h"
 
-typedef struct descriptors {
-    dnnl_memory_desc_t a, b, b_wanted, bias, y, parameters[2];
-    dnnl_primitive_desc_t primitive;
-} descriptors;
-
-static void destroy(descriptors *d)
-{
-    dnnl_memory_desc_destroy(d->a);
-    dnnl_memory_desc_destroy(d->b);
-    dnnl_memory_desc_destroy(d->b_wanted);
-    dnnl_memory_desc_destroy(d->bias);
-    dnnl_memory_desc_destroy(d->y);
-    dnnl_memory_desc_destroy(d->parameters[0]);
-    dnnl_memory_desc_destroy(d->parameters[1]);
-    dnnl_primitive_desc_destroy(d->primitive);
-}
-
 static dnnl_data_type_t byte_type(gantry_dtype dtype)
 {
     return dtype == GANTRY_INT8 ? dnnl_s8 : dnnl_u8;
 }
 
 static bool describe(const cpu_build *build, const cpu_qfactors *factors, int64_t m, int64_t k, int64_t n,
-                     bool transposed, descriptors *d)
+                     bool transposed, cpu_qdescriptors *d)
 {
     dnnl_dims_t a = {m, k}, b = {k, n}, y = {m, n}, bias = {1, n};
     dnnl_primitive_attr_t attributes = NULL;
@@ -35,41 +18,19 @@ static bool describe(const cpu_build *build, const cpu_qfactors *factors, int64_
         attributes = cpu_qattributes(factors, d->parameters[0]);
     bool good =
         attributes &&
-        dnnl_memory_desc_create_with_tag(&d->a, 2, a, byte_type(build->inputs[0].dtype), dnnl_ab) ==
+        dnnl_memory_desc_create_with_tag(&d->x, 2, a, byte_type(build->inputs[0].dtype), dnnl_ab) ==
             dnnl_success &&
-        dnnl_memory_desc_create_with_tag(&d->b, 2, b, dnnl_s8, transposed ? dnnl_ba : dnnl_ab) ==
+        dnnl_memory_desc_create_with_tag(&d->w_plain, 2, b, dnnl_s8, transposed ? dnnl_ba : dnnl_ab) ==
             dnnl_success &&
-        dnnl_memory_desc_create_with_tag(&d->b_wanted, 2, b, dnnl_s8, dnnl_format_tag_any) == dnnl_success &&
+        dnnl_memory_desc_create_with_tag(&d->w_wanted, 2, b, dnnl_s8, dnnl_format_tag_any) == dnnl_success &&
         (!factors->bias ||
          dnnl_memory_desc_create_with_tag(&d->bias, 2, bias, dnnl_f32, dnnl_ab) == dnnl_success) &&
         dnnl_memory_desc_create_with_tag(&d->y, 2, y, byte_type(build->outputs[0].dtype), dnnl_ab) ==
             dnnl_success &&
-        dnnl_matmul_primitive_desc_create(&d->primitive, cpu_dnnl_engine(build), d->a, d->b_wanted, d->bias,
+        dnnl_matmul_primitive_desc_create(&d->primitive, cpu_dnnl_engine(build), d->x, d->w_wanted, d->bias,
                                           d->y, attributes) == dnnl_success;
     dnnl_primitive_attr_destroy(attributes);
     return good;
-}
-
-static gantry_status finish(cpu_build *build, const cpu_qoperands *o, const cpu_qfactors *factors,
-                            descriptors *d, cpu_kernel *out_kernel)
-{
-    const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(d->primitive, dnnl_query_weights_md, 0);
-    const void *packed = cpu_dnnl_pack_from(build, &build->inputs[o->w], factors->weights,
-                                            factors->weights_kind, d->b, wanted);
-    cpu_dnnl_arg args[8] = {{DNNL_ARG_SRC, CPU_DNNL_INPUT, 0, NULL, d->a},
-                            {DNNL_ARG_WEIGHTS, CPU_DNNL_FIXED, 0, packed, wanted},
-                            {DNNL_ARG_DST, CPU_DNNL_OUTPUT, 0, NULL, d->y}};
-    uint32_t count = 3;
-    if (!packed)
-        return GANTRY_RESOURCE;
-    if (factors->bias)
-        args[count++] = (cpu_dnnl_arg){DNNL_ARG_BIAS, CPU_DNNL_FIXED, 0, factors->bias, d->bias};
-    if (!cpu_qarguments(factors, d->parameters, args, &count))
-        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    GT_TRY(cpu_dnnl_kernel(build, d->primitive, args, count, -1, out_kernel));
-    out_kernel->accumulate = GANTRY_INT32;
-    out_kernel->packed_inputs = ((1u << build->input_count) - 1) & ~1u;
-    return GANTRY_OK;
 }
 
 gantry_status cpu_qproduct_dnnl(cpu_build *build, const cpu_qoperands *o, bool transposed,
@@ -85,7 +46,7 @@ gantry_status cpu_qproduct_dnnl(cpu_build *build, const cpu_qoperands *o, bool t
     if (b->dims[transposed ? 1 : 0] != k)
         return GANTRY_UNSUPPORTED;
     GT_TRY(cpu_qfactors_read(build, o, n, &factors));
-    descriptors d = {0};
+    cpu_qdescriptors d = {0};
     const char *name;
     double work = (double)m * (double)n * (double)k;
     int threads = work < 64.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
@@ -93,9 +54,9 @@ gantry_status cpu_qproduct_dnnl(cpu_build *build, const cpu_qoperands *o, bool t
     gantry_status status = GANTRY_UNSUPPORTED;
     if (describe(build, &factors, m, k, n, transposed, &d) &&
         cpu_dnnl_rate(d.primitive, &name) == CPU_DNNL_FAST)
-        status = finish(build, o, &factors, &d, out_kernel);
+        status = cpu_qkernel(build, o, &factors, &d, out_kernel);
     cpu_dnnl_leave(before);
-    destroy(&d);
+    cpu_qdescriptors_destroy(&d);
     if (status == GANTRY_OK) {
         out_kernel->threads = threads;
         out_kernel->flops = 2 * work;
