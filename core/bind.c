@@ -3,6 +3,7 @@
 #include "bind.h"
 
 #include "base/clock.h"
+#include "base/half.h"
 #include "graph/infer.h"
 
 gantry_status gt_env_reserve(gt_allocator *allocator, gt_env *env, uint32_t count, gantry_error *err)
@@ -299,6 +300,9 @@ static void store_element(gantry_dtype dtype, void *data, uint32_t k, bool real,
     case GANTRY_BOOL:
         ((uint8_t *)data)[k] = real ? r != 0 : i != 0;
         break;
+    case GANTRY_FLOAT16:
+        ((uint16_t *)data)[k] = gt_half_bits(r);
+        break;
     case GANTRY_FLOAT32:
         ((float *)data)[k] = (float)r;
         break;
@@ -313,7 +317,8 @@ static void store_element(gantry_dtype dtype, void *data, uint32_t k, bool real,
 static bool can_store(gantry_dtype dtype)
 {
     return (dtype >= GANTRY_FLOAT32 && dtype <= GANTRY_INT64) || dtype == GANTRY_BOOL ||
-           dtype == GANTRY_FLOAT64 || dtype == GANTRY_UINT32 || dtype == GANTRY_UINT64;
+           dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16 || dtype == GANTRY_UINT32 ||
+           dtype == GANTRY_UINT64;
 }
 
 /* Elements of a value that are all known now, dense in the value's type. */

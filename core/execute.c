@@ -3,6 +3,7 @@
 #include "run.h"
 
 #include "base/clock.h"
+#include "base/half.h"
 
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank)
@@ -199,6 +200,8 @@ gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t k)
     case GANTRY_UINT8:
     case GANTRY_BOOL:
         return (gt_scalar){.i = ((const uint8_t *)data)[k]};
+    case GANTRY_FLOAT16:
+        return (gt_scalar){.r = gt_half_value(((const uint16_t *)data)[k])};
     case GANTRY_FLOAT32:
         return (gt_scalar){.r = ((const float *)data)[k]};
     case GANTRY_FLOAT64:

@@ -1,6 +1,8 @@
 /* What rules read and set: inputs, elements, outputs. */
 #include "infer_rules.h"
 
+#include "base/half.h"
+
 #include <math.h>
 
 static uint32_t input_id(const gt_infer *infer, uint32_t k)
@@ -88,8 +90,9 @@ bool gt_in_is_small(const gt_infer *infer, uint32_t k, uint32_t *out_count)
 
 bool gt_dtype_is_symbolic(gantry_dtype dtype, bool *out_real)
 {
-    *out_real = dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64;
+    *out_real = dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16;
     switch (dtype) {
+    case GANTRY_FLOAT16:
     case GANTRY_FLOAT32:
     case GANTRY_FLOAT64:
     case GANTRY_INT8:
@@ -115,6 +118,8 @@ static gt_expr constant_element(gt_exprs *exprs, gantry_dtype dtype, const uint8
         return build;                                                                                        \
     } while (0)
     switch (dtype) {
+    case GANTRY_FLOAT16:
+        LOAD(uint16_t, gt_expr_real(exprs, gt_half_value(v)));
     case GANTRY_FLOAT32:
         LOAD(float, gt_expr_real(exprs, (double)v));
     case GANTRY_FLOAT64:

@@ -36,6 +36,8 @@ static bool type_range(gantry_dtype dtype, int64_t *low, int64_t *high)
 static gt_expr settle(const gt_infer *infer, gantry_dtype dtype, gt_expr e)
 {
     int64_t value, low, high;
+    if (dtype == GANTRY_FLOAT16) /* known as an operand, but not rounded to */
+        return GT_EXPR_UNKNOWN;
     if (dtype == GANTRY_FLOAT32)
         return gt_make(infer, GT_EXPR_REAL_ROUND32, e, 0);
     if (type_range(dtype, &low, &high) && gt_is_const(infer, e, &value) && (value < low || value > high))
