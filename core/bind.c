@@ -419,6 +419,23 @@ void gt_plan_destroy(gt_plan **inout_plan)
     *inout_plan = NULL;
 }
 
+/* The numeric check computes nodes that read them. */
+static gantry_status keep_known(binder *b)
+{
+    gt_plan *plan = b->plan;
+    plan->known_data = GT_ARENA_ARRAY(&plan->arena, const void *, plan->value_count + 1);
+    for (uint32_t id = 0; plan->known_data && id < plan->value_count; id++) {
+        const gt_value *value = b->variant->graph->values.data[id];
+        if (!b->bind_data[id])
+            continue;
+        plan->known_data[id] = gt_arena_copy(&plan->arena, b->bind_data[id],
+                                             gantry_dtype_bytes(value->dtype, value->element_count));
+        if (!plan->known_data[id])
+            return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
+    }
+    return plan->known_data ? GANTRY_OK : gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
+}
+
 static gantry_status fill_plan(binder *b)
 {
     gt_plan *plan = b->plan;
@@ -440,6 +457,8 @@ static gantry_status fill_plan(binder *b)
          p < b->segment->first_partition + b->segment->partition_count; p++)
         if (!b->variant->placement->partitions[p].control)
             GT_TRY(reshape_partition(b, p));
+    if (b->variant->session->options.numeric_check)
+        GT_TRY(keep_known(b));
     return gt_plan_build(plan, b->bind_data, b->err);
 }
 

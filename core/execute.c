@@ -149,6 +149,26 @@ static gantry_status timed_step(gt_frame *frame, gt_plan_state *state, uint32_t 
     return gt_timing_end(frame, state, index, err);
 }
 
+/* A program that is computed again beside it. What that costs is no part of the step's time. */
+static gantry_status checked_step(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
+{
+    gt_numeric_check *check = NULL;
+    gantry_status status = gt_numeric_begin(frame, state, index, &check, err);
+    if (status == GANTRY_OK)
+        status = state->times ? timed_step(frame, state, index, err) : run_step(frame, state, index, err);
+    if (status == GANTRY_OK)
+        return gt_numeric_end(&check, err);
+    gt_numeric_drop(&check);
+    return status;
+}
+
+static gantry_status do_step(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
+{
+    if (frame->run->session->options.numeric_check && state->plan->steps[index].kind == GT_STEP_RUN)
+        return checked_step(frame, state, index, err);
+    return state->times ? timed_step(frame, state, index, err) : run_step(frame, state, index, err);
+}
+
 /* After a failure nothing may still be writing to memory that the caller owns. */
 static void drain(gt_frame *frame)
 {
@@ -164,8 +184,7 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
         gt_timing_reset(frame, state);
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
         gantry_status status = __atomic_load_n(&run->stop, __ATOMIC_RELAXED) ? gt_run_check_stop(run, err)
-                               : state->times ? timed_step(frame, state, k, err)
-                                              : run_step(frame, state, k, err);
+                                                                             : do_step(frame, state, k, err);
         if (status != GANTRY_OK) {
             drain(frame);
             return status;

@@ -108,7 +108,9 @@ typedef struct gt_plan {
     gt_shaped_slot *shaped;
     gt_plan_shape *shapes; /* by value id; rank 0 and dims NULL for values the plan does not touch */
     uint32_t value_count;
-    size_t *arena_bytes;          /* by session domain */
+    const void *
+        *known_data;     /* by value id: elements known since the bind; with numeric_check only, else NULL */
+    size_t *arena_bytes; /* by session domain */
     double bind_ns, core_bind_ns; /* all, and without the providers' share */
     uint32_t
         trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */

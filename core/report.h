@@ -93,6 +93,7 @@ json_t *gt_report_kernels(const gt_report_scope *scope, json_t *fusions); /* rep
 void gt_report_time_nodes(json_t *nodes, const json_t *kernels);                /* report_kernels.c */
 json_t *gt_report_boundaries(const gt_report_scope *scope);                     /* report_edges.c */
 json_t *gt_report_capture(const gt_report_scope *scope);                        /* report_capture.c */
+json_t *gt_report_numeric(const gt_report_scope *scope);                        /* report_numeric.c */
 json_t *gt_report_plans(const gt_report_scope *scope);                          /* report_plans.c */
 json_t *gt_report_totals(const gt_report_scope *scope, const json_t *document); /* report_totals.c */
 /* At most five lines that lead the report, from the document so far (report_summary.c). */

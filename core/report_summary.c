@@ -10,7 +10,7 @@ static void add_line(json_t *lines, double us, double share, const char *evidenc
 {
     if (json_array_size(lines) >= MAX_LINES)
         return;
-    char text[1024];
+    char text[2200]; /* an error of several lines fits */
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -262,12 +262,27 @@ static void say_largest(const json_t *document, json_t *lines)
     json_decref(sums);
 }
 
+static void say_wrong_numbers(const json_t *document, json_t *lines)
+{
+    const json_t *check = json_object_get(document, "numeric_check");
+    const json_t *first = json_array_get(json_object_get(check, "rows"), 0);
+    if (first)
+        add_line(lines, nothing, nothing, "numeric_check",
+                 "numbers go wrong at %.100s, from %.100s (%.60s) on %.60s: %s; %.0f of %.0f tensors differ "
+                 "from the CPU's",
+                 gt_report_text_at(first, "tensor"), gt_report_text_at(first, "producer"),
+                 gt_report_text_at(first, "op"), gt_report_text_at(first, "provider"),
+                 gt_report_text_at(first, "finding"), gt_report_number_at(check, "wrong"),
+                 gt_report_number_at(check, "checked"));
+}
+
 json_t *gt_report_summary(const gt_report_scope *scope, const json_t *document)
 {
     json_t *lines = json_array();
     if (scope->session->failure.code)
-        add_line(lines, nothing, nothing, "status", "the session could not be created: %s",
-                 scope->session->failure.message);
+        add_line(lines, nothing, nothing, "status", "the session could not be created:%s%s",
+                 strchr(scope->session->failure.message, '\n') ? "\n" : " ", scope->session->failure.message);
+    say_wrong_numbers(document, lines);
     say_missing_providers(document, lines);
     say_where(document, lines);
     say_crossings(document, lines);

@@ -2,6 +2,20 @@
  * of the document, in its order. */
 #include "report_print.h"
 
+/* Errors of shapes have lines of their own, whose columns stay. */
+static void print_finding(const char *finding, gt_text *text)
+{
+    char line[2200];
+    const char *first = "* ";
+    while (*finding) {
+        size_t length = strcspn(finding, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)length, finding);
+        gt_print_wrapped(text, first, "      ", line);
+        finding += length + (finding[length] == '\n');
+        first = "    ";
+    }
+}
+
 static void print_head(const json_t *document, gt_text *text)
 {
     char line[700];
@@ -13,7 +27,7 @@ static void print_head(const json_t *document, gt_text *text)
     size_t k;
     json_t *row;
     json_array_foreach(json_object_get(document, "summary"), k, row)
-        gt_print_wrapped(text, "* ", "  ", gt_report_text_at(row, "text"));
+        print_finding(gt_report_text_at(row, "text"), text);
 }
 
 static void print_provider(const json_t *row, gt_text *text)

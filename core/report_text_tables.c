@@ -255,6 +255,33 @@ static void print_rewrites(const json_t *document, gt_text *text)
     json_decref(fusions);
 }
 
+static void print_numeric(const json_t *document, gt_text *text)
+{
+    size_t k;
+    json_t *row;
+    const json_t *check = json_object_get(document, "numeric_check"), *rows = json_object_get(check, "rows");
+    if (!json_is_integer(json_object_get(check, "checked")))
+        return;
+    gt_print_heading(text, "Numeric check: programs computed again by the CPU on the same inputs");
+    gt_text_printf(text, "  %.0f tensors are right, %.0f are not, %.0f could not be checked\n",
+                   gt_report_number_at(check, "checked") - gt_report_number_at(check, "wrong"),
+                   gt_report_number_at(check, "wrong"), gt_report_number_at(check, "unchecked"));
+    json_array_foreach(rows, k, row)
+    {
+        char line[700];
+        snprintf(line, sizeof line,
+                 "%.120s from %.120s (%.60s) on %.60s: %s, %.0f of %.0f elements; largest error %.3g where "
+                 "%.3g is expected at "
+                 "most",
+                 gt_report_text_at(row, "tensor"), gt_report_text_at(row, "producer"),
+                 gt_report_text_at(row, "op"), gt_report_text_at(row, "provider"),
+                 gt_report_text_at(row, "finding"), gt_report_number_at(row, "differing_elements"),
+                 gt_report_number_at(row, "elements"), gt_report_number_at(row, "max_error"),
+                 gt_report_number_at(row, "largest_expected"));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+}
+
 static void print_notes(const json_t *document, gt_text *text)
 {
     const char *key;
@@ -287,6 +314,7 @@ void gt_print_tables(const json_t *document, gt_text *text)
         print_capture(document, text);
         print_kernels(document, text);
     }
+    print_numeric(document, text);
     print_rewrites(document, text);
     print_notes(document, text);
 }

@@ -95,6 +95,7 @@ void gantry_run_destroy(gantry_run **inout_run)
     gt_free(session->allocator, run->inputs);
     gt_free(session->allocator, run->symbols);
     gt_env_free(session->allocator, &run->env);
+    gt_vec_free(session->allocator, &run->numeric.rows);
     gt_free(session->allocator, run);
     atomic_fetch_sub(&session->run_count, 1);
     *inout_run = NULL;
@@ -405,6 +406,8 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
     if (session->options.deadline_ms)
         GT_TRY(gt_worker_arm(run, session->options.deadline_ms, err));
     run->number++;
+    run->numeric.rows.count = 0;
+    run->numeric.checked = run->numeric.unchecked = run->numeric.wrong = 0;
     /* All threads for a run that is alone, one for each when several run: two teams on the same cores slow
      * each other many times over. */
     run->threads = atomic_fetch_add(&session->executing_count, 1) == 0 ? session->options.threads : 1;

@@ -3,6 +3,7 @@
 #define GT_CORE_RUN_H
 
 #include "frame.h"
+#include "numeric.h"
 
 /* An input symbol and where its value is read. */
 typedef struct gt_run_symbol {
@@ -62,6 +63,7 @@ struct gantry_run {
     uint64_t stamps; /* clock readings of the last execution; with timing only */
     double stamp_ns; /* what one of them costs; 0 without timing */
     gt_worker *worker;
+    gt_numeric numeric; /* with the option numeric_check only */
 };
 
 /* Brings env up to date with what is bound; in a steady run only elements are read. */

@@ -329,12 +329,6 @@ static gantry_status build(gantry_session *session, const gantry_options *option
     uint64_t begin = gt_now_ns();
     GT_TRY(gt_options_resolve(session->allocator, options, &session->options, err));
     gt_session_phase(session, "options", begin);
-    if (session->options.numeric_check)
-        return gt_fail(
-            err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, NULL,
-            "the option numeric_check=on is not available in version %s; compare outputs with a session of "
-            "providers=cpu instead",
-            gantry_version());
     begin = gt_now_ns();
     gantry_status status = find_providers(session, err);
     gt_session_phase(session, "find_providers", begin);

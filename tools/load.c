@@ -18,12 +18,14 @@ double cli_now_ms(void)
 
 int cli_fail(const char *what, const gantry_error *err)
 {
-    fprintf(stderr, "gantry: %s: %s", what, err->message[0] ? err->message : gantry_status_text(err->code));
+    const char *message = err->message[0] ? err->message : gantry_status_text(err->code);
+    bool lines = strchr(message, '\n') != NULL;
+    fprintf(stderr, lines ? "gantry: %s" : "gantry: %s: %s", what, message);
     if (err->provider[0])
         fprintf(stderr, " (provider %s)", err->provider);
     if (err->stage)
         fprintf(stderr, " [%s, %s]", gantry_stage_text(err->stage), gantry_status_text(err->code));
-    fputc('\n', stderr);
+    fprintf(stderr, lines ? ":\n%s\n" : "\n", message);
     if (err->code == GANTRY_UNSUPPORTED)
         return CLI_UNSUPPORTED;
     if (err->stage == GANTRY_STAGE_RUN || err->code == GANTRY_INPUT_SHAPE)

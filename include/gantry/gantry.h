@@ -117,7 +117,8 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *                         outputs, workspaces; checked before any are taken; 0: no limit
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
- *   numeric_check=off     on is refused in this version
+ *   numeric_check=off     on: every program of a run is computed again with the CPU's kernels and compared; the
+ *                         report names what differs. Slow, takes memory, waits for devices
  *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated; nodes of
  *                         float16 or bfloat16 that then have no provider run in float32 (rewrites.promote)
  *   log_level=warning     error, warning, info, debug

@@ -65,6 +65,7 @@ typedef struct life_model {
     uint32_t output;
     int count; /* elements of that output at the small shape; at the large one they repeat */
     float expected[8];
+    bool numeric; /* with the numeric check */
 } life_model;
 
 static float four[4 * REPEATS] = {1, -2, 3, -4, 1, -2, 3, -4, 1, -2, 3, -4};
@@ -331,7 +332,9 @@ static bool live(const life_model *model, long injected, bool lasting)
     EXPECT(gantry_options_create(&l.options, NULL) == GANTRY_OK &&
                gantry_options_set(l.options, "threads", "1", NULL) == GANTRY_OK &&
                gantry_options_set(l.options, "providers", model->providers, NULL) == GANTRY_OK &&
-               gantry_options_set(l.options, "cpu.disable_types", "float16", NULL) == GANTRY_OK,
+               gantry_options_set(l.options, "cpu.disable_types", "float16", NULL) == GANTRY_OK &&
+               gantry_options_set(l.options, "numeric_check", model->numeric ? "on" : "off", NULL) ==
+                   GANTRY_OK,
            "options");
     for (size_t k = 0; k < sizeof steps / sizeof *steps && failures == before; k++)
         expect_second_success(&l, steps[k].name, steps[k].step);
@@ -364,6 +367,16 @@ int main(void)
         {"if", small_if(), bind_if, .providers = "cpu", .count = 4, .expected = {2, -4, 6, -8}},
         {"loop", small_loop(), bind_loop, true, .providers = "cpu", .count = 4, .expected = {4, 4, 4, 4}},
         {"net on a device", net(), bind_net, false, FAKE, "fake,cpu", 0, 8, {2, 2, 2, 2, 2, 2, 2, 2}},
+        {"checked on a device",
+         net(),
+         bind_net,
+         false,
+         FAKE,
+         "fake,cpu",
+         0,
+         8,
+         {2, 2, 2, 2, 2, 2, 2, 2},
+         true},
         {"loop on a device", small_loop(), bind_loop, true, FAKE, "fake,cpu", 0, 4, {4, 4, 4, 4}},
     };
     int count = (int)(sizeof models / sizeof *models), failed = 0;

@@ -237,6 +237,13 @@ def _(ck, report, seen):
     return bounds("count", len(found), ck) if bounds("count", len(found), ck) is True else "%s keep it from being captured" % found
 
 
+@check("numeric")
+def _(ck, report, seen):
+    rows = report["numeric_check"]["rows"]
+    found = [r for r in rows if all(r[k] == ck[k] for k in ("tensor", "producer", "provider")) and r["finding"] in any_of(ck["finding"])]
+    return bool(found) or "the numeric check blames %s" % [(r["tensor"], r["producer"], r["provider"], r["finding"]) for r in rows]
+
+
 @check("per_run")
 def _(ck, report, seen):
     if ck["what"] != "weight_conversions":

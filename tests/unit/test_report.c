@@ -445,6 +445,47 @@ Test(report, what_blocks_capture)
     small_close(&s);
 }
 
+/* A device whose kernel overflows: blamed where it happens, and not where it is passed on. */
+Test(report, numeric_check_blames_the_first_wrong_tensor)
+{
+    static const char *const CONFIG = "{\"devices\": [{\"name\": \"dev\", \"ops\": {\"Mul\": [\"float32\"], "
+                                      "\"Neg\": [\"float32\"]}, \"compute\": "
+                                      "\"float16\"}]}";
+    static const float large[4] = {60000, 60000, 60000, 60000};
+    float x[4] = {1, 2, 3, 4};
+    wire g = small_graph("overflow");
+    small_floats(&g, "large", 4, large);
+    wire_message(&g, GRAPH_NODE, onnx_node("Mul", "mul1", "x,large", "p"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Abs", "abs1", "p", "a"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "a", "y"));
+    small_input(&g, "x", SMALL_F32, 1, 4, 0);
+    small_output(&g, "y", SMALL_F32, 1, 4, 0);
+    small_session s = small_open_with(small_model(g), FAKE, CONFIG, ON_DEVICE ";numeric_check=on");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    for (int turn = 0; turn < 2; turn++) {
+        small_bind(&s, 0, GANTRY_FLOAT32, 1, 4, 0, x);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    }
+    json_t *document = report_of(&s);
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.wrong")), 1, "each run begins anew");
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.checked")), 3);
+    cr_assert_str_eq(json_string_value(at(document, "numeric_check.rows.0.producer")), "mul1");
+    cr_assert_str_eq(json_string_value(at(document, "numeric_check.rows.0.finding")), "not_finite");
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.rows.0.differing_elements")), 3);
+    json_decref(document);
+    small_close(&s);
+    s = small_open(small_add(3), "numeric_check=on");
+    float a[12] = {1, -2, 3}, b[12] = {2, 1};
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, 3, 4, a);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 3, 4, b);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    document = report_of(&s);
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.wrong")), 0);
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.checked")), 1);
+    json_decref(document);
+    small_close(&s);
+}
+
 Test(report, a_failed_placement_has_a_report)
 {
     small_session s = small_open(small_unknown(), "");
@@ -462,6 +503,27 @@ Test(report, a_failed_placement_has_a_report)
     check_text(s.report);
     cr_assert_not_null(strstr(text_of(s.report), "NO PROVIDER"));
     json_decref(document);
+    small_close(&s);
+}
+
+/* Its table keeps its columns. */
+Test(report, an_error_of_several_lines_leads_it)
+{
+    wire g = small_graph("bad");
+    wire_message(&g, GRAPH_NODE, onnx_node("Add", "add1", "x,z", "y"));
+    small_input(&g, "x", SMALL_F32, 2, 2, 15);
+    small_input(&g, "z", SMALL_F32, 2, 2, 64);
+    small_output(&g, "y", SMALL_F32, 2, 2, 64);
+    small_session s = small_open(small_model(g), "");
+    cr_assert_eq(s.status, GANTRY_MODEL_SHAPE);
+    cr_assert_not_null(s.report);
+    check_text(s.report);
+    cr_assert(strstr(text_of(s.report), "* the session could not be created:\n    node 'add1' (Add): "), "%s",
+              text_of(s.report));
+    cr_assert(strstr(text_of(s.report),
+                     "\n      x  float32 [2,15]  a graph input\n      z  float32 [2,64]  a graph "
+                     "input\n                    ^^\n"),
+              "%s", text_of(s.report));
     small_close(&s);
 }
 
