@@ -163,7 +163,7 @@ static void run_batch(char *text, size_t size)
     static const char good[] = "m.onnx\ti\to\n";
     cli_args args = {0};
     FILE *before = stdin;
-    size_t length = strlen(good);
+    size_t length = sizeof good - 1;
     char *lines = malloc(size + length + 1);
     if (!lines)
         abort();
