@@ -111,7 +111,7 @@ Test(conv_tile, smallest_is_always_there)
         &cpu_conv_tiles_avx512
 #endif
     };
-    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
+    for (size_t k = 0; k < sizeof tables / sizeof tables[0]; k++) {
         cr_assert_leq(tables[k]->lanes, CPU_TILE_MAX_LANES);
         cr_assert_not_null(tables[k]->tile[0][0]);
         for (int log2 = 0; log2 < CPU_TILE_CHANNELS; log2++)

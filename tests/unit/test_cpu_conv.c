@@ -97,7 +97,8 @@ static void check(conv_case t)
     int64_t xs = product(x_dims, t.rank + 2), ws = product(w_dims, t.rank + 2),
             ys = product(y_dims, t.rank + 2);
     float *x = malloc((size_t)xs * 4), *w = malloc((size_t)ws * 4), *b = malloc((size_t)t.m * 4);
-    float *y = malloc((size_t)ys * 4), *expected = malloc((size_t)ys * 4);
+    float *y = calloc((size_t)ys, 4), *expected = calloc((size_t)ys, 4);
+    cr_assert(x && w && b && y && expected);
     test_fill(x, xs, 3);
     test_fill(w, ws, 4);
     for (int k = 0; k < t.poison; k++)
