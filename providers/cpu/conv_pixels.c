@@ -19,6 +19,7 @@ typedef struct pixels {
     int64_t in_vectors, out_vectors, panel_count;
     int64_t spread;       /* vectors of a block: one for each column of the window, multiplied together */
     int64_t runs, run;    /* of a row, and the pixels of the longest */
+    int64_t panel_groups; /* shares of the panels: a small plane has too few runs for all threads */
     const float *weights; /* [window row][panel][C][block of the panel][window column] */
     cpu_conv_finish finish;
 } pixels;
@@ -113,13 +114,15 @@ static void compute_runs(void *arg, int64_t begin, int64_t end)
     int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
     pixel_run r = {.sums = (float *)job->call->scratch + thread * sums_floats(p)};
     for (int64_t at = begin; at < end; at++) {
-        r.image = at / p->runs / p->rows;
-        r.row = at / p->runs % p->rows;
-        r.first = p->columns * (at % p->runs) / p->runs;
-        r.count = p->columns * (at % p->runs + 1) / p->runs - r.first;
+        int64_t group = at % p->panel_groups, run = at / p->panel_groups;
+        r.image = run / p->runs / p->rows;
+        r.row = run / p->runs % p->rows;
+        r.first = p->columns * (run % p->runs) / p->runs;
+        r.count = p->columns * (run % p->runs + 1) / p->runs - r.first;
         r.x = (const float *)job->call->inputs[0] +
               ((r.image * p->in_vectors * p->rows + r.row) * p->columns + r.first) * width;
-        for (int64_t panel = 0; panel < p->panel_count; panel++)
+        for (int64_t panel = p->panel_count * group / p->panel_groups;
+             panel < p->panel_count * (group + 1) / p->panel_groups; panel++)
             for (int64_t row = 0; row < window_rows(p); row++) {
                 multiply(p, &r, row, panel);
                 if (p->plain)
@@ -134,7 +137,7 @@ static gantry_status pixels_run(const void *self, const cpu_call *call)
 {
     const pixels *p = self;
     pixel_job job = {p, call};
-    cpu_parallel(call, p->batch * p->rows * p->runs, 1, compute_runs, &job);
+    cpu_parallel(call, p->batch * p->rows * p->runs * p->panel_groups, 1, compute_runs, &job);
     return GANTRY_OK;
 }
 
@@ -195,11 +198,15 @@ static bool is_window_apart(const cpu_conv *c)
     return true;
 }
 
-/* oneDNN's 1x1 kernels are at 95 % of what the processor can do; with SiLU they lose a tenth to a quarter.
- * Its transposed convolutions are slow in any case. */
+/* oneDNN's 1x1 kernels are at 95 % of what the processor can do; with SiLU they lose a tenth to a quarter, in
+ * planes of few pixels and many channels a twentieth. Its transposed convolutions are slow in any case. */
+#define FEW_PIXELS 256
+#define MANY_CHANNELS 96
+
 static bool is_worth_it(const cpu_conv *c, const cpu_conv_finish *finish)
 {
-    return c->transposed || finish->activation == CPU_CONV_SILU;
+    bool deep = c->in_channels >= MANY_CHANNELS && cpu_window_product(c->window.in, 2) <= FEW_PIXELS;
+    return c->transposed || finish->activation == CPU_CONV_SILU || deep;
 }
 
 static bool has_residual(const cpu_build *build)
@@ -236,10 +243,24 @@ static void set_shape(pixels *p, const cpu_conv *c)
     p->run = (p->columns + p->runs - 1) / p->runs;
 }
 
+/* Shares of work for each thread, so that all end together. */
+#define JOBS_PER_THREAD 4
+
+static void cut(pixels *p, int threads)
+{
+    int64_t runs = p->batch * p->rows * p->runs, wanted = JOBS_PER_THREAD * threads;
+    p->panel_groups = 1;
+    if (threads == 1 || runs >= wanted)
+        return;
+    int64_t groups = ((wanted + runs - 1) / runs + threads - 1) / threads * threads;
+    p->panel_groups = groups < p->panel_count ? groups : p->panel_count;
+}
+
 static gantry_status make(cpu_build *build, const cpu_conv *conv, pixels *p, cpu_kernel *out_kernel)
 {
     int width = p->loops->width;
     int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    cut(p, threads);
     pack_job job = {p, build->inputs[1].data};
     uint64_t key = 0x504958454c000000u + (uint64_t)(p->plain << 8 | width); /* "PIXEL" */
     size_t bytes =
