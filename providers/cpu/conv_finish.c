@@ -161,6 +161,7 @@ gantry_status cpu_conv_finish_bind(cpu_build *build, const cpu_conv *conv, int w
         if (build->posts[k].kind == CPU_POST_RESIDUAL) {
             build->inputs[build->posts[k].input].layout = CPU_NCHW16C;
             kernel->overwrite_input = (int)build->posts[k].input;
+            kernel->overwrite_alone = true;
         }
     return GANTRY_OK;
 }

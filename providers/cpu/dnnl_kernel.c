@@ -289,6 +289,7 @@ gantry_status cpu_dnnl_kernel(cpu_build *build, const_dnnl_primitive_desc_t desc
     out_kernel->context_destroy = context_destroy;
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->overwrite_input = residual_input;
+    out_kernel->overwrite_alone = true;
     return GANTRY_OK;
 }
 

@@ -282,6 +282,7 @@ static gantry_status make_scatter_elements_plain(cpu_build *build, cpu_kernel *o
         return cpu_unsupported(build, "updates and indices differ in size");
     *out_kernel = cpu_kernel_of(scatter_elements_run, state);
     out_kernel->overwrite_input = 0;
+    out_kernel->overwrite_alone = true;
     return GANTRY_OK;
 }
 
@@ -443,6 +444,7 @@ static gantry_status make_scatter_nd_plain(cpu_build *build, cpu_kernel *out_ker
                                (long long)build->inputs[2].count, (long long)(state->tuples * state->slice));
     *out_kernel = cpu_kernel_of(scatter_nd_run, state);
     out_kernel->overwrite_input = 0;
+    out_kernel->overwrite_alone = true;
     return GANTRY_OK;
 }
 

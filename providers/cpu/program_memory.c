@@ -29,15 +29,17 @@ static void note_reads(cpu_shaped *shaped)
     }
 }
 
-/* Whether the step reads that storage only as the very operand it may overwrite (or equal ones). */
+/* Whether the step reads that storage through another operand than the one it may overwrite; an equal one does
+ * not matter to a kernel that goes element by element. */
 static bool reads_elsewhere(const cpu_shaped *shaped, const cpu_step *step, const cpu_place *operand)
 {
     uint32_t root = root_of(shaped, operand->storage);
+    bool alone = step->kernel.overwrite_alone;
     for (uint32_t j = 0; j < step->input_count; j++) {
         const cpu_place *other = &shaped->places.data[step->first_place + j];
-        if (other->storage == GANTRY_NO_ID || root_of(shaped, other->storage) != root)
+        if (other == operand || other->storage == GANTRY_NO_ID || root_of(shaped, other->storage) != root)
             continue;
-        if (other->offset_bytes != operand->offset_bytes || other->bytes != operand->bytes)
+        if (alone || other->offset_bytes != operand->offset_bytes || other->bytes != operand->bytes)
             return true;
     }
     return false;

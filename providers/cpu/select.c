@@ -268,5 +268,6 @@ gantry_status cpu_make_tensor_scatter(cpu_build *build, cpu_kernel *out_kernel)
     s->cache_bytes = (size_t)cache->count * cpu_dtype_size(cache->dtype);
     *out_kernel = cpu_kernel_of(cache_run, s);
     out_kernel->overwrite_input = 0;
+    out_kernel->overwrite_alone = true;
     return GANTRY_OK;
 }

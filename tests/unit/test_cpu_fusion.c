@@ -435,3 +435,40 @@ Test(cpu_fusion, whole_blocks_are_joined_and_resized)
     check_join(24, 24, false);
     check_join(20, 16, false);
 }
+
+/* x -> conv -> r; conv(r) + r: the addend is what the convolution reads, so it must not be overwritten. */
+static void check_own_input_as_residual(int64_t c, int64_t h, int64_t width)
+{
+    int64_t size = c * h * width;
+    float *w[2], *x = malloc((size_t)size * sizeof *x), *y = malloc((size_t)size * sizeof *y);
+    float *between = malloc((size_t)size * sizeof *y), *expected = malloc((size_t)size * sizeof *y);
+    test_fill(x, size, 41);
+    test_net *net = test_net_open();
+    uint32_t v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = value4(net, 1, c, h, width);
+    test_input(net, v[0]);
+    add_conv(net, v[0], weight4(net, c, c, 3, &w[0], 42), v[1]);
+    add_conv(net, v[1], weight4(net, c, c, 3, &w[1], 43), v[2]);
+    test_node_add(net, "", "Add", 14, 2, (uint32_t[]){v[2], v[1]}, 1, &v[3]);
+    test_output(net, v[3]);
+    cr_assert_eq(test_net_build(net, 2), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 2, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    naive_conv(x, w[0], between, c, c, h, width);
+    naive_conv(between, w[1], expected, c, c, h, width);
+    for (int64_t k = 0; k < size; k++)
+        expected[k] += between[k];
+    double worst = test_difference(y, expected, size);
+    cr_assert_lt(worst, 1e-3, "c %d %dx%d: %g", (int)c, (int)h, (int)width, worst);
+    cr_assert_eq(test_net_close(net), 0);
+    float *all[] = {w[0], w[1], x, y, between, expected};
+    for (int k = 0; k < 6; k++)
+        free(all[k]);
+}
+
+Test(cpu_fusion, own_input_as_residual)
+{
+    check_own_input_as_residual(16, 3, 3);
+    check_own_input_as_residual(16, 5, 9);
+    check_own_input_as_residual(48, 40, 41);
+}
