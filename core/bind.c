@@ -380,6 +380,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     gantry_status status =
         table->reshape(table->self, program->program, &args, &slot->shaped, &slot->info, b->err);
     slot->reshape_ns = (double)(gt_now_ns() - begin);
+    gt_session_charge_program(session, table, &b->variant->programs[index]);
     b->provider_ns += slot->reshape_ns;
     if (!session->created)
         session->providers[partition->provider].bind_ns += slot->reshape_ns;
@@ -413,6 +414,7 @@ void gt_plan_destroy(gt_plan **inout_plan)
         const gt_partition *partition = &plan->variant->placement->partitions[plan->shaped[k].partition];
         const gantry_provider *table = session->providers[partition->provider].entry->table;
         table->shaped_destroy(table->self, plan->shaped[k].shaped);
+        gt_session_charge_program(session, table, &plan->variant->programs[plan->shaped[k].partition]);
     }
     gt_arena_clear(&plan->arena);
     gt_free(session->allocator, plan);
@@ -510,6 +512,8 @@ static gantry_status make_plan(gt_variant *variant, uint32_t segment, gt_env *en
     /* Programs may have read weights for the first time. */
     if (session->created && has_mapped_file(session->model))
         status = gt_session_own_constants(session, err);
+    if (status == GANTRY_OK && session->created)
+        status = gt_session_check_held(session, err);
     if (status != GANTRY_OK) {
         gt_plan_destroy(&plan);
         return status;

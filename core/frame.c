@@ -35,6 +35,8 @@ static void destroy_state(gt_frame *frame, gt_plan_state *state)
         const gantry_provider *table = session->providers[partition->provider].entry->table;
         if (state->contexts[k])
             table->context_destroy(table->self, state->contexts[k]);
+        gt_session_charge_program(session, table,
+                                  &state->plan->variant->programs[state->plan->shaped[k].partition]);
     }
     gt_arena_clear(&state->arena);
     gt_plan_release(session, &state->plan);
@@ -218,6 +220,7 @@ static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gant
                                                             &state->contexts[k], err);
         if (one_at_a_time)
             pthread_mutex_unlock(&entry->serial);
+        gt_session_charge_program(session, entry->table, &plan->variant->programs[plan->shaped[k].partition]);
         if (status != GANTRY_OK) {
             if (err)
                 snprintf(err->provider, sizeof err->provider, "%s",

@@ -53,12 +53,12 @@ gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *
 {
     if (bytes <= block->bytes && block->handle)
         return GANTRY_OK;
-    if (!take_bytes(session, bytes - block->bytes))
-        return gt_fail(
-            err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-            "memory_limit is %llu; the runs of this session hold %zu bytes, and %zu more are needed in %s",
-            (unsigned long long)session->options.memory_limit, atomic_load(&session->held_bytes),
-            bytes - block->bytes, session->domains[domain].name);
+    if (!take_bytes(session, bytes - block->bytes)) {
+        char held_text[GT_HELD_TEXT];
+        gt_session_describe_held(session, held_text);
+        return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL, "%s, and %zu more are needed in %s",
+                       held_text, bytes - block->bytes, session->domains[domain].name);
+    }
     atomic_fetch_add(&session->held_bytes, block->bytes); /* gt_block_free takes them off */
     gt_block_free(session, domain, block);
     *out_moved = true;
@@ -182,10 +182,10 @@ static gantry_status check_limit(const gt_frame *frame, const gt_plan *plan, gan
             more = add_bytes(more, growth(block_of(frame, &plan->slots[k]), plan->slots[k].bytes));
     if (held <= limit && more <= limit - held)
         return GANTRY_OK;
-    char what[160];
-    snprintf(what, sizeof what,
-             "memory_limit is %llu; the runs of this session hold %zu bytes, and this one needs %zu more",
-             (unsigned long long)limit, held, more);
+    char what[GT_HELD_TEXT + 64];
+    gt_session_describe_held(session, what);
+    size_t used = strlen(what);
+    snprintf(what + used, sizeof what - used, ", and this run needs %zu more", more);
     return gt_plan_too_large(plan, err, what);
 }
 

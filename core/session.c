@@ -175,8 +175,11 @@ static gantry_status own_defaults(gantry_session *session, gantry_error *err)
 gantry_status gt_session_own_constants(gantry_session *session, gantry_error *err)
 {
     gt_model *model = session->model;
-    if (session->options.weights_mapped)
-        return own_defaults(session, err);
+    if (session->options.weights_mapped) {
+        GT_TRY(own_defaults(session, err));
+        gt_session_charge_constants(session);
+        return GANTRY_OK;
+    }
     uint32_t count = model->constants.count;
     uint8_t *packed = GT_NEW_ARRAY(session->allocator, uint8_t, count + 1);
     if (!packed)
@@ -189,6 +192,8 @@ gantry_status gt_session_own_constants(gantry_session *session, gantry_error *er
     need_constants(model->root, packed);
     gantry_status status = gt_model_own_constants(model, packed, err);
     gt_free(session->allocator, packed);
+    if (status == GANTRY_OK)
+        gt_session_charge_constants(session);
     return status;
 }
 
@@ -304,6 +309,7 @@ static double placing_ns(const gt_variant *variant)
 
 static gantry_status compile_model(gantry_session *session, gantry_error *err)
 {
+    GT_TRY(gt_session_check_constants(session, err));
     GT_TRY(gt_variant_create(session, NULL, session->model->root, &session->root, err));
     uint64_t begin = gt_now_ns();
     gantry_status status = gt_variant_compile(session->root, err);
@@ -320,7 +326,7 @@ static gantry_status compile_model(gantry_session *session, gantry_error *err)
     begin = gt_now_ns();
     status = gt_session_own_constants(session, err);
     gt_session_phase(session, "own_constants", begin);
-    return status;
+    return status == GANTRY_OK ? gt_session_check_held(session, err) : status;
 }
 
 static gantry_status build(gantry_session *session, const gantry_options *options, const source *from,

@@ -54,9 +54,10 @@ struct gantry_session {
     gt_scalar *scratch_values; /* of binding, under lock */
     uint8_t *scratch_known;
     uint32_t scratch_count;
-    atomic_size_t held_bytes;    /* by the frames of all runs, in all domains; see memory_limit */
-    atomic_uint run_count;       /* gantry_run objects alive */
-    atomic_uint executing_count; /* of them, those that execute now */
+    atomic_size_t held_bytes; /* by runs in all domains, constants and providers; see memory_limit */
+    atomic_size_t constant_bytes, provider_bytes; /* of those */
+    atomic_uint run_count;                        /* gantry_run objects alive */
+    atomic_uint executing_count;                  /* of them, those that execute now */
     GT_VEC(gt_phase) phases;
     double create_ns, fold_ns;
     const struct gt_file_rules *for_file; /* the graph will be written, not run; NULL: a session proper */
@@ -91,6 +92,21 @@ gantry_status gt_session_simplify(gantry_session *session, gt_graph *graph, gant
 
 /* Copies or forgets constants that lie in mapped files, and unmaps those: no run reads a model file. */
 gantry_status gt_session_own_constants(gantry_session *session, gantry_error *err);
+
+/* ---- what a session holds besides the memory of its runs: held.c ----------------------------- */
+
+/* Counts anew what a provider holds for a program: after each call that may change it. Thread-safe. */
+void gt_session_charge_program(gantry_session *session, const gantry_provider *table, gt_program *program);
+/* Counts anew the constants that the session keeps in memory. */
+void gt_session_charge_constants(gantry_session *session);
+/* Fails when the constants that nodes read are more than memory_limit already, before anything is made of
+ * them. */
+gantry_status gt_session_check_constants(const gantry_session *session, gantry_error *err);
+/* Fails when what the session holds is more than memory_limit. */
+gantry_status gt_session_check_held(const gantry_session *session, gantry_error *err);
+/* "memory_limit is 100; the session holds 60 bytes (20 of constants, 30 of providers, 10 of runs)" */
+#define GT_HELD_TEXT 320
+void gt_session_describe_held(const gantry_session *session, char *out_text);
 
 /* Frees everything; run_count must be 0. */
 void gt_session_free(gantry_session *session);

@@ -12,6 +12,8 @@ void gt_variant_destroy_program(gantry_session *session, const gt_placement *pla
     if (slot->program) {
         const gantry_provider *table = session->providers[placement->partitions[index].provider].entry->table;
         table->program_destroy(table->self, slot->program);
+        slot->program = NULL;
+        gt_session_charge_program(session, table, slot);
     }
     gt_variant_destroy(&slot->bodies[0]);
     gt_variant_destroy(&slot->bodies[1]);
@@ -282,6 +284,8 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
     slot->compile_ns = (double)(gt_now_ns() - begin);
     if (!session->created)
         provider->compile_ns += slot->compile_ns;
+    if (status == GANTRY_OK)
+        gt_session_charge_program(session, table, slot);
     if (status != GANTRY_OK && err)
         snprintf(err->provider, sizeof err->provider, "%s", provider->name);
     return status;

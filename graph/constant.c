@@ -276,6 +276,28 @@ static void mark_bases(const gt_model *model, uint8_t *used)
             used[model->constants.data[k].scaling->base] = 1;
 }
 
+gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out_bytes, uint32_t *out_largest,
+                                       gantry_error *err)
+{
+    *out_bytes = 0;
+    *out_largest = GT_NONE;
+    uint8_t *used = gt_alloc_array(model->allocator, model->constants.count + 1, 1);
+    gantry_status status = used ? GANTRY_OK : gt_graph_no_memory(err);
+    if (status == GANTRY_OK && model->root)
+        status = mark_used(model->root, used, err);
+    for (uint32_t k = 0; status == GANTRY_OK && k < model->constants.count; k++) {
+        const gt_constant *constant = &model->constants.data[k];
+        bool in_memory = constant->data && !lies_in_map(model, constant);
+        if (held ? !in_memory : !used[k])
+            continue;
+        *out_bytes += constant->bytes;
+        if (*out_largest == GT_NONE || constant->bytes > model->constants.data[*out_largest].bytes)
+            *out_largest = k;
+    }
+    gt_free(model->allocator, used);
+    return status;
+}
+
 static gantry_status own_constant(gt_model *model, uint32_t index, bool wanted, gantry_error *err)
 {
     gt_constant *constant = &model->constants.data[index];

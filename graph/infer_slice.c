@@ -156,7 +156,8 @@ static gantry_status input_bounds(gt_infer *infer, bounds *out, int64_t *axes, u
     *axis_count = 0;
     *out_known = out->starts && out->ends && (out->steps || !gt_in_present(infer, 4)) &&
                  (!gt_in_present(infer, 3) || gt_in_constants(infer, 3, axes, GANTRY_MAX_RANK, axis_count));
-    if (*out_known && (ends != out->count || (out->steps && steps != out->count)))
+    if ((out->starts && out->ends && ends != out->count) ||
+        (out->starts && out->steps && steps != out->count))
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
                              "%u starts, %u ends and %u steps are given; as many are needed", out->count,
                              ends, out->steps ? steps : out->count);

@@ -113,8 +113,9 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   base=DIR              folder of external data for a model from memory
  *   weights=copy          mapped: constants may be read from the model file during runs
  *   plan_cache=64         plans kept, least recently used first out
- *   memory_limit=0        bytes that the runs of the session may take together, in all domains: values,
- *                         outputs, workspaces; checked before any are taken; 0: no limit
+ *   memory_limit=0        bytes that the session may hold, in all domains: constants, what providers keep
+ *                         (packed constants, programs), and of all its runs values, outputs, workspaces; those of
+ *                         runs are checked before any are taken; 0: no limit
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
  *   numeric_check=off     on: every program of a run is computed again with the CPU's kernels and compared; the

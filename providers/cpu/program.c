@@ -71,7 +71,8 @@ uint64_t cpu_program_memory(void *self, const gantry_program *handle)
     const cpu_program *program = (const cpu_program *)handle;
     cpu_program *locked = (cpu_program *)handle;
     pthread_mutex_lock(&locked->lock);
-    uint64_t bytes = program->held_bytes + program->arena.total_bytes;
+    uint64_t bytes = program->held_bytes + program->arena.total_bytes +
+                     __atomic_load_n(&locked->shaped_bytes, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&locked->lock);
     return bytes;
 }

@@ -91,6 +91,7 @@ typedef struct cpu_program {
     GT_VEC(cpu_pack_entry) packs;
     GT_VEC(cpu_pack_chunk) chunks;
     uint64_t held_bytes;
+    uint64_t shaped_bytes; /* of shaped programs and contexts; atomic */
 } cpu_program;
 
 /* The element type that kernels see a value in. */
@@ -160,6 +161,7 @@ typedef struct cpu_shaped {
     GT_VEC(cpu_step) steps;
     size_t workspace_bytes;
     size_t context_bytes; /* of all kernels */
+    size_t counted_bytes; /* what program->shaped_bytes has of this one */
     gantry_output_plan *output_plans;
     bool threaded; /* some kernel was made for more than one thread */
 } cpu_shaped;

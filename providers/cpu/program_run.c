@@ -35,6 +35,9 @@ void cpu_context_destroy(void *self, gantry_context *handle)
     gt_free(context->allocator, context->true_dims);
     gt_free(context->allocator, context->addresses);
     gt_free(context->allocator, context->calls);
+    if (context->memory)
+        __atomic_fetch_sub(&context->shaped->program->shaped_bytes, context->shaped->context_bytes,
+                           __ATOMIC_RELAXED);
     cpu_free(self, context->memory);
     gt_free(context->allocator, context);
 }
@@ -67,6 +70,8 @@ static gantry_status init_context(cpu_provider *provider, cpu_context *context, 
     context->calls = GT_NEW_ARRAY(context->allocator, cpu_call, shaped->steps.count);
     context->true_dims = GT_NEW_ARRAY(context->allocator, int64_t **, shaped->steps.count);
     context->memory = cpu_alloc(provider, shaped->context_bytes);
+    if (context->memory)
+        __atomic_fetch_add(&shaped->program->shaped_bytes, shaped->context_bytes, __ATOMIC_RELAXED);
     if (!context->addresses || !context->calls || !context->true_dims || !context->memory)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     memset(context->memory, 0, shaped->context_bytes);
@@ -138,8 +143,8 @@ static void rebind(cpu_context *context, const gantry_run_args *args)
         context->addresses[k] = place_address(shaped, &shaped->places.data[k], args);
     for (uint32_t k = 0; k < shaped->steps.count; k++) {
         const cpu_step *step = &shaped->steps.data[k];
-        context->calls[k].scratch =
-            context->addresses[step->first_place + step->input_count + step->output_count];
+        void *scratch = context->addresses[step->first_place + step->input_count + step->output_count];
+        context->calls[k].scratch = scratch ? scratch : nowhere;
     }
     context->bindings = args->bindings;
     context->bound = true;

@@ -639,6 +639,8 @@ gantry_status cpu_shaped_create(void *self, gantry_program *handle, const gantry
         cpu_shaped_destroy(self, (gantry_shaped *)shaped);
         return status;
     }
+    shaped->counted_bytes = sizeof *shaped + shaped->arena.total_bytes;
+    __atomic_fetch_add(&program->shaped_bytes, shaped->counted_bytes, __ATOMIC_RELAXED);
     out_info->workspace_bytes = shaped->workspace_bytes;
     out_info->output_plans = shaped->output_plans;
     out_info->refused_count = 0;
@@ -652,6 +654,7 @@ void cpu_shaped_destroy(void *self, gantry_shaped *handle)
     cpu_provider *provider = self;
     if (!shaped)
         return;
+    __atomic_fetch_sub(&shaped->program->shaped_bytes, shaped->counted_bytes, __ATOMIC_RELAXED);
     for (uint32_t k = 0; k < shaped->steps.count; k++)
         if (shaped->steps.data[k].kernel.destroy)
             shaped->steps.data[k].kernel.destroy((void *)shaped->steps.data[k].kernel.state);

@@ -479,7 +479,7 @@ gantry_status cpu_reduced_axes(cpu_build *build, bool axes_are_input, uint32_t r
     *out_bits = 0;
     GT_TRY(cpu_ints_operand(build, "axes", axes_are_input ? 1 : GANTRY_NO_ID, axes, GANTRY_MAX_RANK, &count,
                             &given));
-    if (count == 0 && !gantry_node_int(build->node, "noop_with_empty_axes", 0))
+    if (count == 0 && !(axes_are_input && gantry_node_int(build->node, "noop_with_empty_axes", 0)))
         *out_bits = (1u << rank) - 1;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t axis;

@@ -42,13 +42,48 @@ Test(limits, memory_is_refused_before_it_is_taken)
 
 Test(limits, all_runs_of_a_session_share_the_limit)
 {
-    small_session s = small_open(small_add(-1), "memory_limit=16384");
+    small_session s = small_open(small_add(-1), "memory_limit=26000");
     gantry_run *first = s.run;
     cr_assert_eq(run_rows(&s, 600), GANTRY_OK, "%s", s.err.message);
     cr_assert_eq(gantry_run_create(s.session, &s.run, &s.err), GANTRY_OK);
     cr_assert_eq(run_rows(&s, 600), GANTRY_RESOURCE);
     gantry_run_destroy(&first);
     cr_assert_eq(run_rows(&s, 600), GANTRY_OK, "what the other held is free: %s", s.err.message);
+    small_close(&s);
+}
+
+/* y = x W, W of 64 KiB. */
+static wire weighty(void)
+{
+    static float w[128 * 128];
+    const int64_t dims[2] = {128, 128};
+    wire g = small_graph("weighty");
+    wire_message(&g, GRAPH_INITIALIZER, onnx_raw_tensor("w", SMALL_F32, 2, dims, w, sizeof w));
+    wire_message(&g, GRAPH_NODE, onnx_node("MatMul", "product1", "x,w", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 128);
+    small_output(&g, "y", SMALL_F32, 2, -1, 128);
+    return small_model(g);
+}
+
+Test(limits, constants_count)
+{
+    small_session s = small_open(weighty(), "memory_limit=65535");
+    cr_assert_eq(s.status, GANTRY_RESOURCE);
+    MENTIONS(&s, "memory_limit is 65535", "65536 bytes", "'w' float32[128,128]", "larger memory_limit");
+    small_close(&s);
+}
+
+Test(limits, what_providers_keep_counts)
+{
+    small_session s = small_open(weighty(), "memory_limit=100000");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 2, 8, 128, data), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_RESOURCE, "packing the weights takes them again");
+    MENTIONS(&s, "memory_limit is 100000", "65536 of constants", "providers keep");
+    small_close(&s);
+    s = small_open(weighty(), "memory_limit=10000000");
+    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 2, 8, 128, data), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
     small_close(&s);
 }
 
