@@ -9,7 +9,7 @@ DESTDIR ?=
 RELEASE := build/release
 export CTEST_OUTPUT_ON_FAILURE = 1
 
-.PHONY: build demo test test-long bench format lint asan tsan clean install build-tests setup setup-test setup-format
+.PHONY: build demo test test-long bench format lint asan asan-hostile tsan clean install build-tests setup setup-test setup-format
 .DEFAULT_GOAL := build
 
 setup setup-test setup-format:
@@ -41,6 +41,11 @@ asan: setup-test
 	@$(call compile,asan)
 	@tools/run_tests.py --build build/asan --programs-only
 
+# The hostile files of the corpus with the build of `make asan`.
+asan-hostile: setup-test
+	@$(call compile,asan,gantry)
+	@tools/corpus.sh hostile && tests/run_hostile.py build/corpus/hostile --build build/asan
+
 tsan: setup-test
 	@$(call compile,tsan)
 	@tools/run_tests.py --build build/tsan --programs-only
@@ -57,4 +62,4 @@ install: build
 
 # Downloads (build/deps, build/models, build/corpus) stay.
 clean:
-	@rm -rf build/release build/debug build/asan build/tsan
+	@rm -rf build/release build/debug build/asan build/tsan build/fuzz
