@@ -151,6 +151,9 @@ gantry_status gt_read_sparse(gt_reader *reader, const GtOnnx__SparseTensor *prot
 /* All in the model's arena. */
 gantry_status gt_read_tensor(gt_reader *reader, const GtOnnx__Tensor *proto, const char *name,
                              gantry_tensor *out_tensor);
+/* Adds to an error where in the model file the tensor's message is, for whoever looks at the bytes; gives
+ * status. */
+gantry_status gt_read_say_where(const gt_reader *reader, const GtOnnx__Tensor *proto, gantry_status status);
 /* Fills file and offset of constant, whose name, dtype, dims and bytes are set. */
 gantry_status gt_read_external(gt_reader *reader, const GtOnnx__Tensor *proto, gt_constant *constant);
 

@@ -243,7 +243,8 @@ static gantry_status note_initializer(gt_reader *reader, gt_map *names, gt_bytes
 static gantry_status note_initializers(gt_reader *reader, const GtOnnx__Graph *proto, gt_map *names)
 {
     for (size_t k = 0; k < proto->n_initializer; k++)
-        GT_TRY(note_initializer(reader, names, proto->initializer[k]->name));
+        GT_TRY(gt_read_say_where(reader, proto->initializer[k],
+                                 note_initializer(reader, names, proto->initializer[k]->name)));
     for (size_t k = 0; k < proto->n_sparse_initializer; k++)
         GT_TRY(note_initializer(reader, names, sparse_name(proto->sparse_initializer[k])));
     return GANTRY_OK;

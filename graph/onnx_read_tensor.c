@@ -290,13 +290,28 @@ static gantry_status read_data(gt_reader *reader, const GtOnnx__Tensor *proto, c
     return copy_small(reader, out);
 }
 
+gantry_status gt_read_say_where(const gt_reader *reader, const GtOnnx__Tensor *proto, gantry_status status)
+{
+    gantry_error *err = reader->err;
+    if (status == GANTRY_OK || status == GANTRY_RESOURCE || !err || err->struct_bytes < sizeof *err)
+        return status;
+    const gt_onnx_record *record = &reader->scan.records.data[proto->record];
+    size_t used = strlen(err->message);
+    snprintf(err->message + used, sizeof err->message - used,
+             " (the tensor is at bytes %llu to %llu of '%.300s')", (unsigned long long)record->begin,
+             (unsigned long long)record->end, reader->what);
+    return status;
+}
+
 static gantry_status read_dense(gt_reader *reader, const GtOnnx__Tensor *proto, const char *name,
                                 gt_constant *out)
 {
     uint64_t count;
     *out = (gt_constant){0};
-    GT_TRY(read_shape(reader, proto, proto->dims, proto->n_dims, name, out, &count));
-    return read_data(reader, proto, name, count, out);
+    gantry_status status = read_shape(reader, proto, proto->dims, proto->n_dims, name, out, &count);
+    if (status == GANTRY_OK)
+        status = read_data(reader, proto, name, count, out);
+    return gt_read_say_where(reader, proto, status);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */
@@ -415,11 +430,12 @@ gantry_status gt_read_sparse(gt_reader *reader, const GtOnnx__SparseTensor *prot
     GT_TRY(gt_read_tensor(reader, proto->values, name, &values));
     GT_TRY(gt_read_tensor(reader, proto->indices, name, &indices));
     GT_TRY(read_shape(reader, proto->values, proto->dims, proto->n_dims, name, &dense, &count));
-    GT_TRY(check_sparse(reader, name, &values, &indices, &dense));
+    GT_TRY(gt_read_say_where(reader, proto->values, check_sparse(reader, name, &values, &indices, &dense)));
     uint8_t *data = gt_arena_alloc(&reader->model->arena, dense.bytes);
     if (!data)
         return gt_read_no_memory(reader);
-    GT_TRY(scatter(reader, name, &values, &indices, &dense, count, data));
+    GT_TRY(gt_read_say_where(reader, proto->indices,
+                             scatter(reader, name, &values, &indices, &dense, count, data)));
     dense.data = data;
     dense.sparse = gt_arena_copy(&reader->model->arena, &(gt_sparse){values, indices}, sizeof(gt_sparse));
     if (!dense.sparse)
