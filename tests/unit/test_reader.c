@@ -255,23 +255,22 @@ Test(reader, typed_values_become_the_bytes_of_their_type)
 {
     const struct {
         int type;
-        int64_t count;
         uint32_t field;
-        int64_t values[4];
+        int64_t count, values[4];
         size_t number, bytes;
         uint8_t expected[16];
     } cases[] = {
-        {GANTRY_INT8, 3, 5, {-1, 127, -128}, 3, 3, {255, 127, 128}},
-        {GANTRY_UINT8, 2, 5, {0, 255}, 2, 2, {0, 255}},
-        {GANTRY_UINT16, 1, 5, {65535}, 1, 2, {255, 255}},
-        {GANTRY_INT32, 2, 5, {-2, 1}, 2, 8, {254, 255, 255, 255, 1}},
-        {GANTRY_INT64, 1, 7, {-2}, 1, 8, {254, 255, 255, 255, 255, 255, 255, 255}},
-        {GANTRY_UINT32, 1, 11, {4294967295}, 1, 4, {255, 255, 255, 255}},
-        {GANTRY_UINT64, 1, 11, {-1}, 1, 8, {255, 255, 255, 255, 255, 255, 255, 255}},
-        {GANTRY_BOOL, 3, 5, {0, 1, 77}, 3, 3, {0, 1, 1}},
-        {GANTRY_FLOAT16, 1, 5, {0x3c00}, 1, 2, {0, 0x3c}},
-        {GANTRY_BFLOAT16, 1, 5, {0xbf80}, 1, 2, {0x80, 0xbf}},
-        {GANTRY_INT4, 3, 5, {0x21, 0x0f}, 2, 2, {0x21, 0x0f}},
+        {GANTRY_INT8, 5, 3, {-1, 127, -128}, 3, 3, {255, 127, 128}},
+        {GANTRY_UINT8, 5, 2, {0, 255}, 2, 2, {0, 255}},
+        {GANTRY_UINT16, 5, 1, {65535}, 1, 2, {255, 255}},
+        {GANTRY_INT32, 5, 2, {-2, 1}, 2, 8, {254, 255, 255, 255, 1}},
+        {GANTRY_INT64, 7, 1, {-2}, 1, 8, {254, 255, 255, 255, 255, 255, 255, 255}},
+        {GANTRY_UINT32, 11, 1, {4294967295}, 1, 4, {255, 255, 255, 255}},
+        {GANTRY_UINT64, 11, 1, {-1}, 1, 8, {255, 255, 255, 255, 255, 255, 255, 255}},
+        {GANTRY_BOOL, 5, 3, {0, 1, 77}, 3, 3, {0, 1, 1}},
+        {GANTRY_FLOAT16, 5, 1, {0x3c00}, 1, 2, {0, 0x3c}},
+        {GANTRY_BFLOAT16, 5, 1, {0xbf80}, 1, 2, {0x80, 0xbf}},
+        {GANTRY_INT4, 5, 3, {0x21, 0x0f}, 2, 2, {0x21, 0x0f}},
         {GANTRY_UINT2, 5, 5, {0xe4, 1}, 2, 2, {0xe4, 1}},
     };
     for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
