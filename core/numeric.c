@@ -20,10 +20,11 @@ struct gt_numeric_check {
 /* A tensor of the value's size in the check's memory. False: its extents are not known. */
 static bool make_tensor(gt_numeric_check *check, uint32_t value, gantry_tensor *out_tensor)
 {
-    uint32_t rank;
+    uint32_t rank = 0;
     const int64_t *dims = gt_frame_value_dims(check->frame, check->state, value, &rank);
     const gt_value *of = check->frame->leaf->graph->values.data[value];
     uint64_t count = 1;
+    rank = dims ? rank : 0;
     if ((!dims && of->rank != 0) || of->kind != GANTRY_KIND_TENSOR || !gantry_dtype_bits(of->dtype))
         return false;
     for (uint32_t d = 0; d < rank; d++)

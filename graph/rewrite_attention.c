@@ -306,7 +306,7 @@ static const char *check(const attention_match *match, const gt_node *scores, co
                                 gt_rewrite_value(match->context, scores->inputs[1]),
                                 gt_rewrite_value(match->context, result->inputs[1])};
     for (int k = 0; k < 3; k++) {
-        if (!gt_rewrite_is_float(values[k]->dtype))
+        if (!values[k] || !gt_rewrite_is_float(values[k]->dtype))
             return "dtype";
         if (values[k]->rank != values[0]->rank || (values[k]->rank != 3 && values[k]->rank != 4))
             return "rank";
