@@ -170,6 +170,8 @@ static void plan_padding(depthwise *d)
         int64_t reached = (w->out[k] - 1) * w->stride[k] + cpu_window_range(w, (uint32_t)k);
         int64_t inside = w->in[k] + w->pad[k];
         extents[k] = reached > inside ? reached : inside;
+        if (extents[k] > PADDED_BYTES)
+            return;
     }
     size_t bytes = (size_t)(extents[0] * extents[1] * d->tiles->lanes) * sizeof(float);
     if (bytes > PADDED_BYTES || (extents[0] == w->in[0] && extents[1] == w->in[1]))

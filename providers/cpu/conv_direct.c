@@ -267,14 +267,15 @@ static bool plan_bands(direct_state *s, int threads)
     s->phase_floats = (s->block_columns + lanes - 1) / lanes * lanes +
                       (s->column.kernel - 1) * s->column.dilation / s->column.stride;
     s->row_floats = s->phase_floats * s->column.stride;
-    int64_t row_bytes = s->channels * s->row_floats * (int64_t)sizeof(float);
-    if (row_bytes * range > MAX_BAND_BYTES)
+    if ((double)s->channels * (double)s->row_floats * (double)range > MAX_BAND_BYTES / sizeof(float))
         return false;
+    int64_t row_bytes = s->channels * s->row_floats * (int64_t)sizeof(float);
     int64_t fitting = (BAND_BYTES / row_bytes - range) / s->row.stride + 1;
+    int64_t least = (range + s->row.stride - 1) / s->row.stride; /* fewer copy most rows more than twice */
     int64_t images = s->conv.batch * s->conv.groups * s->blocks;
     int64_t wanted = (BANDS_PER_THREAD * threads + images - 1) / images; /* bands of an image */
     int64_t even = threads > 1 ? (s->row.out + wanted - 1) / wanted : s->row.out;
-    int64_t band_rows = smaller(s->row.out, smaller(even, fitting > range ? fitting : range));
+    int64_t band_rows = smaller(s->row.out, smaller(even, fitting > least ? fitting : least));
     s->band_rows = (band_rows + s->fold - 1) / s->fold * s->fold;
     s->bands = (s->row.out + s->band_rows - 1) / s->band_rows;
     s->input_rows = (s->band_rows - s->fold) * s->row.stride + range;
@@ -355,11 +356,23 @@ static gantry_status prepare(cpu_build *build, direct_state *s)
     return pack(build, s);
 }
 
+/* Beyond this the sizes of a band could not be computed. */
+#define MAX_STEP (1 << 20)
+
+static bool steps_are_small(const cpu_window *w)
+{
+    for (uint32_t k = 0; k < w->rank; k++)
+        if (w->stride[k] > MAX_STEP || w->dilation[k] > MAX_STEP || w->kernel[k] > MAX_STEP)
+            return false;
+    return true;
+}
+
 gantry_status cpu_conv_direct(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
     const cpu_window *w = &conv->window;
     const cpu_conv_tiles *tiles = cpu_conv_tiles_best();
-    if (!build->inputs[1].constant || w->rank > 2 || w->out[w->rank - 1] < tiles->lanes)
+    if (!build->inputs[1].constant || w->rank > 2 || w->out[w->rank - 1] < tiles->lanes ||
+        !steps_are_small(w))
         return GANTRY_UNSUPPORTED;
     direct_state *s = cpu_state(build, sizeof *s);
     if (!s)

@@ -242,6 +242,10 @@ Test(cpu_conv, direct)
     check((conv_case){2, 1, 5, 3, {20, 70}, {5, 4}, 2, 1, 3, 1, 1, false, true, 1});
     check((conv_case){2, 1, 5, 3, {20, 90}, {3, 4}, 3, 0, 2, 2, 1, false, true, 1});
     check((conv_case){2, 1, 4, 2, {9, 90}, {2, 2}, 5, 3, 3, 1, 1, false, false, 1});
+    check((conv_case){
+        2, 1, 3, 2, {400, 400}, {3, 3}, 20, 0, 0, 1, 1, false, true, 1}); /* gaps between windows */
+    check((conv_case){2, 1, 3, 1, {50, 70}, {5, 3}, 2, 1, 1, 1, 1, false, true, 2});
+    check((conv_case){2, 1, 2, 3, {2, 3}, {2, 2}, 1 << 22, 15 << 22, 15 << 22, 1, 1, false, true, 1});
     check((conv_case){1, 2, 1, 1, {4400}, {256}, 2, 0, 0, 1, 1, false, false, 2});
     check((conv_case){1, 1, 1, 36, {9000}, {256}, 40, 20, 7, 1, 1, false, true, 2});
     check((conv_case){1, 1, 1, 36, {9000}, {256}, 16, 0, 9, 1, 1, false, true, 2});
