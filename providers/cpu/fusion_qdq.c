@@ -13,6 +13,7 @@
 #include "fusion_qdq.h"
 #include "fusion.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- what quantizes -------------------------------------------------------------------------- */
@@ -288,7 +289,7 @@ static const char *match_global_pool(const cpu_qdq *q, const gantry_node_view *n
 static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m)
 {
-    uint32_t count = is_op(node, "Concat") ? node->input_count : 1;
+    const uint32_t count = 1;
     m->row = cpu_find_op("", node->op);
     if (!m->row || !cpu_row_takes(m->row, 0, y->dtype))
         return "there is no such kernel for bytes";
@@ -312,13 +313,6 @@ static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, 
     return NULL;
 }
 
-static const char *match_resize(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                cpu_qdq_match *m)
-{
-    return strcmp(gantry_node_string(node, "mode", "nearest"), "nearest") == 0 ? match_choice(q, node, y, m)
-                                                                               : "its mode interpolates";
-}
-
 typedef const char *(*match_fn)(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m);
 
@@ -329,14 +323,12 @@ static const struct {
     bool posts;
 } centers[] = {
     {"GlobalAveragePool", match_global_pool, false},
-    {"Resize", match_resize, false},
     {"MatMul", match_product, true},
     {"Gemm", match_product, true},
     {"Conv", match_conv, true},
     {"Add", match_binary, true},
     {"Mul", match_binary, true},
     {"MaxPool", match_choice, false},
-    {"Concat", match_choice, false},
 };
 
 /* Why no group ends in this QuantizeLinear, or NULL. */
@@ -375,11 +367,20 @@ static const char *match_value(const cpu_qdq *q, uint32_t value, const cpu_qpara
 
 static bool moves(const gantry_node_view *node)
 {
-    static const char *const names[] = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"};
+    static const char *const names[] = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat"};
+    if (node && is_op(node, "Resize")) /* outside of a cropped image lies a number of its own */
+        return strcmp(gantry_node_string(node, "mode", "nearest"), "nearest") == 0 &&
+               strcmp(gantry_node_string(node, "coordinate_transformation_mode", ""), "tf_crop_and_resize") &&
+               node->output_count == 1;
     for (size_t k = 0; node && k < sizeof names / sizeof *names; k++)
         if (is_op(node, names[k]))
             return node->output_count == 1;
     return false;
+}
+
+static uint32_t moved_inputs(const gantry_node_view *node)
+{
+    return is_op(node, "Concat") ? node->input_count : 1;
 }
 
 /* Whether a value is those very bytes y, dequantized. */
@@ -406,32 +407,63 @@ static uint32_t bytes_before(cpu_qdq *q, cpu_qdq_match *m, uint32_t value, uint3
 static void take_move(cpu_qdq *q, uint32_t value, uint32_t quantize, const cpu_qparams *y, cpu_qdq_match *m)
 {
     const gantry_node_view *node = cpu_qdq_producer(q, value);
-    cpu_qdq_operand(q, m, bytes_before(q, m, node->inputs[0], quantize, y));
-    for (uint32_t k = 1; k < node->input_count; k++)
-        cpu_qdq_operand(q, m, node->inputs[k]);
+    for (uint32_t k = 0; k < node->input_count; k++)
+        cpu_qdq_operand(q, m,
+                        k < moved_inputs(node) ? bytes_before(q, m, node->inputs[k], quantize, y)
+                                               : node->inputs[k]);
     cpu_qdq_absorb_producer(q, m, value);
     m->node = node;
     m->row = cpu_find_op("", node->op);
     m->rule = "qdq_pass";
 }
 
-/* Whether the value comes from moving operators behind something that can quantize. */
+/* Other bytes y of bytes x: a table of 256 results. */
+static const char *match_requantize(const cpu_qdq *q, uint32_t value, const cpu_qparams *x,
+                                    const cpu_qparams *y, cpu_qdq_match *m)
+{
+    uint8_t *table = gt_arena_alloc(&q->f->program->arena, 256);
+    int32_t low = y->dtype == GANTRY_INT8 ? -128 : 0;
+    bool is_signed = cpu_qdq_value(q, x->value)->dtype == GANTRY_INT8;
+    if (!table)
+        return "there is no memory for its table";
+    for (int k = 0; k < 256; k++) {
+        float real = (float)((is_signed ? (int8_t)k : k) - x->zero_value) * x->scale_value;
+        double whole = (double)rintf(real / y->scale_value) + y->zero_value;
+        table[k] = (uint8_t)(int32_t)(whole < low ? low : whole > low + 255 ? low + 255 : whole);
+    }
+    m->table = table;
+    m->node = cpu_qdq_producer(q, value);
+    m->row = &cpu_table_row;
+    m->rule = "qdq_table";
+    cpu_qdq_operand(q, m, x->value);
+    cpu_qdq_absorb_producer(q, m, value);
+    return NULL;
+}
+
+/* Whether what makes the value can quantize it, with moving operators on the way. */
+static bool can_quantize(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, uint32_t depth)
+{
+    const gantry_node_view *node = cpu_qdq_producer(q, value);
+    cpu_qdq_match trial = {.row = NULL};
+    cpu_qparams x;
+    if (is_same_bytes(q, value, y, &x))
+        return true;
+    if (!node || !is_private(q, value))
+        return false;
+    if (!moves(node))
+        return cpu_qdq_bytes(q, value, &x) || match_value(q, value, y, &trial) == NULL;
+    const cpu_op_row *row = cpu_find_op("", node->op);
+    bool can = row && cpu_row_takes(row, 0, y->dtype) && node->input_count <= CPU_QDQ_MAX_INPUTS &&
+               depth < CPU_QDQ_MAX_NODES;
+    for (uint32_t k = 0; k < moved_inputs(node) && can; k++)
+        can = can_quantize(q, node->inputs[k], y, depth + 1);
+    return can;
+}
+
 static bool match_move(cpu_qdq *q, uint32_t value, uint32_t quantize, const cpu_qparams *y, cpu_qdq_match *m)
 {
-    uint32_t from = value;
-    cpu_qparams x;
-    while (is_private(q, from) && moves(cpu_qdq_producer(q, from))) {
-        const cpu_op_row *row = cpu_find_op("", cpu_qdq_producer(q, from)->op);
-        if (!row || !cpu_row_takes(row, 0, y->dtype) ||
-            cpu_qdq_producer(q, from)->input_count > CPU_QDQ_MAX_INPUTS)
-            return false;
-        from = cpu_qdq_producer(q, from)->inputs[0];
-    }
-    cpu_qdq_match trial = {.row = NULL};
-    if (from == value ||
-        (!is_same_bytes(q, from, y, &x) && (!is_private(q, from) || match_value(q, from, y, &trial) != NULL)))
+    if (!moves(cpu_qdq_producer(q, value)) || !can_quantize(q, value, y, 0))
         return false;
-    *m = (cpu_qdq_match){.row = NULL};
     take_move(q, value, quantize, y, m);
     return true;
 }
@@ -535,7 +567,10 @@ static const char *match_bytes(cpu_qdq *q, uint32_t value, cpu_qdq_match *m)
 {
     uint32_t quantize = q->bytes[value];
     cpu_qparams y = result_params(q, quantize);
+    cpu_qparams x;
     q->f->program->carried[value] = (uint8_t)y.dtype;
+    if (cpu_qdq_bytes(q, value, &x))
+        return match_requantize(q, value, &x, &y, m);
     if (!moves(cpu_qdq_producer(q, value)))
         return match_value(q, value, &y, m);
     take_move(q, value, quantize, &y, m);

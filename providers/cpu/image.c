@@ -251,14 +251,18 @@ static bool axis_is_identity(const resize_plan *plan, const resize_axis *axis)
     return true;
 }
 
-/* Whether the input lies in whole blocks of channels and only its plane is resized: then an element is a
- * block. */
-static bool moves_blocks(const cpu_build *build, const resize_plan *plan)
+/* Channels that lie side by side when only the plane is resized: then an element is all of them. 1: the
+ * layout is plain. */
+static int64_t block_of(const cpu_build *build, const resize_plan *plan)
 {
     const cpu_tensor *in = &build->inputs[0];
-    return in->layout == CPU_NCHW16C && plan->coordinates != TF_CROP_AND_RESIZE &&
-           in->dims[1] % build->provider->channel_block == 0 && plan->axes[0].in == plan->axes[0].out &&
-           plan->axes[0].scale == 1 && plan->axes[1].in == plan->axes[1].out && plan->axes[1].scale == 1;
+    if (in->layout == CPU_PLAIN)
+        return 1;
+    int64_t block = in->layout == CPU_NHWC ? in->dims[1] : build->provider->channel_block;
+    bool whole = plan->coordinates != TF_CROP_AND_RESIZE && in->dims[1] % block == 0 &&
+                 plan->axes[0].in == plan->axes[0].out && plan->axes[0].scale == 1 &&
+                 plan->axes[1].in == plan->axes[1].out && plan->axes[1].scale == 1;
+    return whole ? block : 1;
 }
 
 /* The dims of a tensor in elements: numbers, or blocks of `block` channels. */
@@ -272,8 +276,8 @@ static void element_dims(const cpu_tensor *tensor, int64_t block, int64_t *out_d
 static gantry_status make_nearest(cpu_build *build, const resize_plan *plan, cpu_kernel *out_kernel)
 {
     const cpu_tensor *in = &build->inputs[0], *out = &build->outputs[0];
-    int64_t block = moves_blocks(build, plan) ? build->provider->channel_block : 1;
-    build->inputs[0].layout = build->outputs[0].layout = block > 1 ? CPU_NCHW16C : CPU_PLAIN;
+    int64_t block = block_of(build, plan);
+    build->inputs[0].layout = build->outputs[0].layout = block > 1 ? in->layout : CPU_PLAIN;
     int64_t in_dims[GANTRY_MAX_RANK], strides[GANTRY_MAX_RANK];
     cpu_cast cast;
     cpu_remap *state = cpu_state(build, sizeof *state);

@@ -287,10 +287,48 @@ static gantry_status make_joint(cpu_build *build, bool join, uint32_t axis, cpu_
     return GANTRY_OK;
 }
 
+/* Whether channels of bytes are joined that lie last, in one operand at least. */
+static bool joins_last(const cpu_build *build, uint32_t axis)
+{
+    const cpu_tensor *out = &build->outputs[0];
+    bool any = false, fits = axis == 1 && out->rank >= 3 && out->rank <= 5 && cpu_dtype_size(out->dtype) == 1;
+    for (uint32_t k = 0; k < build->input_count; k++) {
+        fits = fits && !build->inputs[k].constant;
+        any = any || build->inputs[k].layout == CPU_NHWC;
+    }
+    return fits && any;
+}
+
+static void show_last(cpu_tensor *tensor)
+{
+    int64_t channels = tensor->dims[1];
+    memmove(&tensor->dims[1], &tensor->dims[2], (tensor->rank - 2) * sizeof channels);
+    tensor->dims[tensor->rank - 1] = channels;
+}
+
+static gantry_status make_joint_last(cpu_build *build, cpu_kernel *out_kernel)
+{
+    cpu_build shown = *build;
+    shown.inputs = gt_arena_copy(build->scratch, build->inputs, build->input_count * sizeof(cpu_tensor));
+    shown.outputs = gt_arena_copy(build->scratch, build->outputs, sizeof(cpu_tensor));
+    if (!shown.inputs || !shown.outputs)
+        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
+    for (uint32_t k = 0; k < build->input_count; k++)
+        show_last(&shown.inputs[k]);
+    show_last(&shown.outputs[0]);
+    return make_joint(&shown, true, shown.outputs[0].rank - 1, out_kernel);
+}
+
 static gantry_status make_concat(cpu_build *build, cpu_kernel *out_kernel)
 {
     uint32_t axis;
     GT_TRY(cpu_resolve_axis(build, gantry_node_int(build->node, "axis", 1), build->outputs[0].rank, &axis));
+    cpu_layout layout = build->input_count > 1 && joins_last(build, axis) ? CPU_NHWC : CPU_PLAIN;
+    for (uint32_t k = 0; k < build->input_count; k++)
+        build->inputs[k].layout = layout;
+    build->outputs[0].layout = layout;
+    if (layout == CPU_NHWC)
+        return make_joint_last(build, out_kernel);
     if (build->input_count == 1)
         return cpu_make_view(build, out_kernel);
     return make_joint(build, true, axis, out_kernel);
@@ -373,7 +411,7 @@ static const cpu_op_row rows[] = {
     {.op = "Expand", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_expand},
     {.op = "Tile", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_tile},
     {.op = "Slice", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_slice},
-    {.op = "Concat", .domain = "", .types = {MOVED}, .make = make_concat},
+    {.op = "Concat", .domain = "", .types = {MOVED}, .make = make_concat, .flags = CPU_ROW_PICKS_LAYOUT},
     {.op = "Split", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_split},
     {.op = "Trilu", .domain = "", .types = {MOVED, CPU_INDEX}, .make = make_trilu},
     {.op = "CenterCropPad", .domain = "", .types = {NO_STRING, CPU_INDEX}, .make = cpu_make_center_crop_pad},

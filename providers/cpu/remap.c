@@ -35,6 +35,16 @@ MAP_ROW(16, element16)
 MAP_ROW(32, element32)
 MAP_ROW(64, element64)
 
+/* Elements of any other size: pixels of bytes. No position of theirs is fill. */
+static void map_row_any(const cpu_remap *state, const char *in, int64_t base, const void *value, char *out,
+                        int64_t begin, int64_t end)
+{
+    const int64_t *map = state->map[state->rank - 1];
+    size_t bytes = state->element_bytes;
+    for (int64_t k = begin; k < end; k++)
+        memcpy(out + (size_t)k * bytes, in + (size_t)(base + map[k]) * bytes, bytes);
+}
+
 typedef void (*map_row_fn)(const cpu_remap *state, const char *in, int64_t base, const void *value, char *out,
                            int64_t begin, int64_t end);
 static const map_row_fn map_rows[65] = {
@@ -60,7 +70,8 @@ static void remap_chunk(void *arg, int64_t begin, int64_t end)
     const remap_work *work = arg;
     const cpu_remap *state = work->state;
     int64_t width = state->dims[state->rank - 1];
-    map_row_fn map_row = map_rows[state->element_bytes];
+    map_row_fn known = state->element_bytes <= 64 ? map_rows[state->element_bytes] : NULL;
+    map_row_fn map_row = known ? known : map_row_any;
     int64_t previous = -1;
     for (int64_t row = begin; row < end; row++) {
         char *out = work->out + (size_t)(row * width) * state->element_bytes;

@@ -227,3 +227,39 @@ Test(cpu_qrows, normalized_sums_of_bytes)
     check_norm(9, 768);
     check_norm(2, 2999);
 }
+
+/* Concat of a Resize and of bytes with other scales: both are quantized before they are moved. */
+Test(cpu_qrows, resized_and_joined_bytes)
+{
+    enum { C = 5, D = 3, H = 4, W = 6 };
+    int64_t small[4] = {1, C, H / 2, W / 2}, large[4] = {1, C, H, W}, other[4] = {1, D, H, W},
+            joined[4] = {1, C + D, H, W}, four = 4;
+    uint8_t a[C * H * W / 4], b[D * H * W], y[(C + D) * H * W];
+    float scales[4] = {1, 1, 2, 2};
+    fill(a, sizeof a, 11);
+    fill(b, sizeof b, 12);
+    qrows_net q = {.net = test_net_open()};
+    uint32_t va = test_value_add(q.net, GANTRY_UINT8, 4, small),
+             vb = test_value_add(q.net, GANTRY_UINT8, 4, other);
+    test_input(q.net, va);
+    test_input(q.net, vb);
+    uint32_t sizes = test_constant_add(q.net, GANTRY_FLOAT32, 1, &four, scales);
+    uint32_t fa = convert(&q, "DequantizeLinear", va, GANTRY_FLOAT32, 4, small, 0.03f, 100);
+    uint32_t fb = convert(&q, "DequantizeLinear", vb, GANTRY_FLOAT32, 4, other, 0.05f, 90);
+    uint32_t resized = node(&q, "Resize", 3, (uint32_t[]){fa, GANTRY_NO_ID, sizes}, 4, large);
+    test_text(q.net, "mode", "nearest");
+    test_text(q.net, "coordinate_transformation_mode", "asymmetric");
+    test_text(q.net, "nearest_mode", "floor");
+    uint32_t f = node(&q, "Concat", 2, (uint32_t[]){resized, fb}, 4, joined);
+    test_int(q.net, "axis", 1);
+    test_output(q.net, convert(&q, "QuantizeLinear", f, GANTRY_UINT8, 4, joined, 0.05f, 90));
+    run(&q, (void *[]){a, b}, y, "qdq_pass", 3); /* a table, the Resize, the Concat */
+    for (int64_t c = 0; c < C + D; c++)
+        for (int64_t p = 0; p < H * W; p++) {
+            int from = c < C ? a[(c * (H / 2) + p / W / 2) * (W / 2) + p % W / 2] : 0;
+            int wanted =
+                c < C ? quantized((double)((float)(from - 100) * 0.03f), 0.05f, 90) : b[(c - C) * H * W + p];
+            cr_assert_eq(y[c * H * W + p], wanted, "%d, %d", (int)c, (int)p);
+        }
+    cr_expect_eq(test_net_close(q.net), 0);
+}
