@@ -59,11 +59,22 @@ static const float *part(const cpu_call *call, const part_view *view, int64_t ba
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static CPU_CLONES void pack_keys(const float *k, int64_t step, int64_t unit, int64_t keys, int64_t size,
-                                 float *panel)
+/* Keys and sizes begin..end - 1 that no block of 16 by 16 holds. */
+static void pack_rest(const float *k, int64_t step, int64_t unit, int64_t keys, int64_t size,
+                      int64_t done_keys, int64_t done_size, float *panel)
 {
-    for (int64_t first = 0; first < keys; first += CPU_PANEL, panel += size * CPU_PANEL) {
-        int64_t count = keys - first < CPU_PANEL ? keys - first : CPU_PANEL;
+    for (int64_t c = 0; c < keys; c++)
+        for (int64_t d = c < done_keys ? done_size : 0; d < size; d++)
+            panel[d * CPU_PANEL + c] = k[c * step + d * unit];
+}
+
+static void pack_keys(const fused_state *s, const float *k, float *panel)
+{
+    int64_t step = s->k.step, unit = s->k.unit, size = s->size;
+    for (int64_t first = 0; first < s->keys; first += CPU_PANEL, panel += size * CPU_PANEL) {
+        int64_t count = s->keys - first < CPU_PANEL ? s->keys - first : CPU_PANEL;
+        bool blocks = s->tiles && unit == 1;
+        int64_t block_keys = blocks ? count / 16 * 16 : 0, block_size = blocks ? size / 16 * 16 : 0;
         if (count < CPU_PANEL)
             memset(panel, 0, (size_t)(size * CPU_PANEL) * sizeof *panel);
         if (step == 1) {
@@ -71,9 +82,10 @@ static CPU_CLONES void pack_keys(const float *k, int64_t step, int64_t unit, int
                 memcpy(panel + d * CPU_PANEL, k + first + d * unit, (size_t)count * sizeof *panel);
             continue;
         }
-        for (int64_t c = 0; c < count; c++)
-            for (int64_t d = 0; d < size; d++)
-                panel[d * CPU_PANEL + c] = k[(first + c) * step + d * unit];
+        for (int64_t c = 0; c < block_keys; c += 16)
+            for (int64_t d = 0; d < block_size; d += 16)
+                s->tiles->transpose(k + (first + c) * step + d, step, panel + d * CPU_PANEL + c, CPU_PANEL);
+        pack_rest(k + first * step, step, unit, count, size, block_keys, block_size, panel);
     }
 }
 
@@ -236,7 +248,7 @@ static void attend_unit(const fused_state *s, const cpu_call *call, fused_work *
         return;
     }
     if (work->packed != index) {
-        pack_keys(part(call, &s->k, batch, head), s->k.step, s->k.unit, s->keys, s->size, work->keys);
+        pack_keys(s, part(call, &s->k, batch, head), work->keys);
         pack_values(part(call, &s->v, batch, head), s->v.step, s->v.unit, s->keys, s->value_size,
                     work->values);
         work->packed = index;

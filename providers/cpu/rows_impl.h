@@ -357,16 +357,26 @@ static float scores_f32(float *x, const float *mask, int64_t step, int64_t n, fl
             int64_t at = k + j * ROWS_WIDTH;
             store(x + at, weigh(load(x + at), rows ? load(mask + at) : one, factor, &most[j]));
         }
-    float lanes[2 * ROWS_WIDTH], best = -INFINITY;
-    store(lanes, most[0]);
-    store(lanes + ROWS_WIDTH, most[1]);
-    for (int j = 0; j < 2 * ROWS_WIDTH; j++)
-        best = lanes[j] > best ? lanes[j] : best;
+    float lanes[ROWS_WIDTH], best;
+    store(lanes, pick(most[1] > most[0], most[1], most[0]));
+    for (int width = ROWS_WIDTH / 2; width; width /= 2)
+        for (int j = 0; j < width; j++)
+            lanes[j] = lanes[j + width] > lanes[j] ? lanes[j + width] : lanes[j];
+    best = lanes[0];
     for (; k < n; k++) {
         x[k] = x[k] * scale + (mask ? mask[k * step] : 0.0f);
         best = x[k] > best ? x[k] : best;
     }
     return best;
+}
+
+/* In halves: one lane after the other would wait for each sum. */
+static inline float sum_lanes(float *lanes)
+{
+    for (int width = ROWS_WIDTH / 2; width; width /= 2)
+        for (int j = 0; j < width; j++)
+            lanes[j] += lanes[j + width];
+    return lanes[0];
 }
 
 static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
@@ -378,7 +388,7 @@ static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
         store(out + k, e);
         sum += e;
     }
-    float lanes[ROWS_WIDTH], total = 0;
+    float lanes[ROWS_WIDTH];
     store(lanes, sum);
     if (k < n) {
         float rest[ROWS_WIDTH] = {0};
@@ -388,9 +398,7 @@ static float exp_sum_f32(const float *in, float *out, int64_t n, float shift)
         for (int64_t j = 0; j < n - k; j++)
             lanes[j] += rest[j];
     }
-    for (int j = 0; j < ROWS_WIDTH; j++)
-        total += lanes[j];
-    return total;
+    return sum_lanes(lanes);
 }
 
 static void affine_f32(const float *in, float *out, int64_t n, float scale, float shift)

@@ -43,6 +43,42 @@ static inline __attribute__((always_inline)) void tile(const float *a, int64_t a
         }
 }
 
+/* Pairs of rows, of pairs, of fours and of eights change places; after each step a register holds what
+ * belongs together twice as much. */
+static void transpose16(const float *x, int64_t x_row, float *y, int64_t y_row)
+{
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; r++)
+        a[r] = _mm512_loadu_ps(x + r * x_row);
+#pragma GCC unroll 8
+    for (int r = 0; r < 16; r += 2) {
+        b[r] = _mm512_unpacklo_ps(a[r], a[r + 1]);
+        b[r + 1] = _mm512_unpackhi_ps(a[r], a[r + 1]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 16; r += 4) {
+        a[r] = _mm512_shuffle_ps(b[r], b[r + 2], 0x44);
+        a[r + 1] = _mm512_shuffle_ps(b[r], b[r + 2], 0xee);
+        a[r + 2] = _mm512_shuffle_ps(b[r + 1], b[r + 3], 0x44);
+        a[r + 3] = _mm512_shuffle_ps(b[r + 1], b[r + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+        b[r] = _mm512_shuffle_f32x4(a[r], a[r + 4], 0x88);
+        b[r + 4] = _mm512_shuffle_f32x4(a[r], a[r + 4], 0xdd);
+        b[r + 8] = _mm512_shuffle_f32x4(a[r + 8], a[r + 12], 0x88);
+        b[r + 12] = _mm512_shuffle_f32x4(a[r + 8], a[r + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+        _mm512_storeu_ps(y + r * y_row, _mm512_shuffle_f32x4(b[r], b[r + 8], 0x88));
+        _mm512_storeu_ps(y + (r + 8) * y_row, _mm512_shuffle_f32x4(b[r], b[r + 8], 0xdd));
+        _mm512_storeu_ps(y + (r + 4) * y_row, _mm512_shuffle_f32x4(b[r + 4], b[r + 12], 0x88));
+        _mm512_storeu_ps(y + (r + 12) * y_row, _mm512_shuffle_f32x4(b[r + 4], b[r + 12], 0xdd));
+    }
+}
+
 #define TILE(rows, columns)                                                                                  \
     static void tile_##rows##x##columns(const float *a, int64_t a_row, const float *b, int64_t b_row,        \
                                         int64_t k, float *y, int64_t y_row, bool add, const char *fetch)     \
@@ -65,7 +101,9 @@ TILES_OF(6)
         tile_##rows##x16, tile_##rows##x32, tile_##rows##x48, tile_##rows##x64                               \
     }
 static const cpu_tiles avx512 = {
-    "avx512", {ENTRIES_OF(1), ENTRIES_OF(2), ENTRIES_OF(3), ENTRIES_OF(4), ENTRIES_OF(5), ENTRIES_OF(6)}};
+    "avx512",
+    transpose16,
+    {ENTRIES_OF(1), ENTRIES_OF(2), ENTRIES_OF(3), ENTRIES_OF(4), ENTRIES_OF(5), ENTRIES_OF(6)}};
 #pragma GCC pop_options
 
 const cpu_tiles *cpu_tiles_best(void)

@@ -30,6 +30,8 @@ typedef void (*cpu_tile_fn)(const float *a, int64_t a_row, const float *b, int64
 /* Kernels by rows - 1 and columns / 16 - 1. */
 typedef struct cpu_tiles {
     const char *isa;
+    /* y[c][r] = x[r][c] of 16 rows and columns */
+    void (*transpose)(const float *x, int64_t x_row, float *y, int64_t y_row);
     cpu_tile_fn by_size[CPU_TILE_ROWS][4];
 } cpu_tiles;
 
