@@ -31,6 +31,9 @@ static void f32_to_f16(const float *in, uint16_t *out, int64_t n)
         out[k] = cpu_f32_to_f16(in[k]);
 }
 
+#define ROWS_OWN_NORMAL
+#include "rows_normal_avx512.h"
+
 #include "rows_impl.h"
 #else
 typedef int cpu_rows_no_avx512;

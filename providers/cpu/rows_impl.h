@@ -42,6 +42,7 @@ static inline vf vmagnitude(vf x)
     return (vf)((vi)x & 0x7fffffff);
 }
 
+#ifndef ROWS_OWN_NORMAL
 /* The normal distribution function, by what is left of it at -|x|: exp(-x^2 / 2) p(|x|) / q(|x|), error of
  * the quotient 4e-10. All coefficients are positive: nothing cancels. From 15 on the rest is 0. */
 static inline vf vnormal(vf x)
@@ -58,6 +59,7 @@ static inline vf vnormal(vf x)
     vf rest = vexp(-0.5f * a * a) * p / q;
     return pick(x > 0, 1.0f - rest, rest);
 }
+#endif
 
 static inline vf vexpm1(vf x)
 {
