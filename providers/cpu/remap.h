@@ -13,8 +13,8 @@ typedef struct cpu_remap {
     const int64_t *map[GANTRY_MAX_RANK]; /* source offset in elements along the axis, or -1: fill */
     int64_t inner_begin, inner_end;      /* positions of the last axis whose sources follow each other */
     size_t element_bytes;
-    uint32_t value_input; /* input that holds the fill; 0: `value` */
-    uint8_t value[64];    /* an element at most */
+    uint32_t value_input;           /* input that holds the fill; 0: `value` */
+    _Alignas(16) uint8_t value[64]; /* an element at most */
 } cpu_remap;
 
 /* Sets what follows from dims and maps. */
