@@ -80,7 +80,8 @@ static void make_providers(test_case *c)
             stub->compile_fails_percent = stub->refuse_percent = 0;
             stub->scale_ns = 20;
         }
-        c->providers[p] = (gt_session_provider){.name = stub->entry.info.name, .entry = &stub->entry, .domain = domain};
+        c->providers[p] =
+            (gt_session_provider){.name = stub->entry.info.name, .entry = &stub->entry, .domain = domain};
     }
 }
 
@@ -88,7 +89,7 @@ static void make_providers(test_case *c)
 static bool may_lie_on_device(const gt_graph *graph, uint32_t id)
 {
     const gt_value *value = graph->values.data[id];
-    bool may = value->dtype == GANTRY_FLOAT16 && value->rank >= 0;
+    bool may = value->dtype == GANTRY_BFLOAT16 && value->rank >= 0;
     for (int32_t d = 0; may && d < value->rank; d++)
         may = value->dims[d] != GT_EXPR_UNKNOWN && gt_expr_segment(&graph->model->exprs, value->dims[d]) == 0;
     return may;

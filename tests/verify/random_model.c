@@ -47,7 +47,7 @@ typedef struct maker {
     GT_VEC(uint32_t) others;  /* what only outputs and casts read */
     uint32_t open_class[MODEL_OPENS];
     uint32_t ints[2]; /* constants int64[1]: 0 and MODEL_WIDTH */
-    uint32_t unit;    /* a constant float16[1,1] */
+    uint32_t unit;    /* a constant bfloat16[1,1] */
     uint32_t nodes;
     gantry_error *err;
 } maker;
@@ -136,7 +136,7 @@ static gantry_status add_default(maker *m, uint32_t input, const int64_t *dims)
     uint32_t constant;
     for (uint32_t k = 0; k < 16 * MODEL_WIDTH; k++)
         data[k] = (uint16_t)random_next(m->random);
-    GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_FLOAT16, 2, dims, data, &constant, m->err));
+    GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_BFLOAT16, 2, dims, data, &constant, m->err));
     m->graph->values.data[input]->constant = m->graph->values.data[constant]->constant;
     return GANTRY_OK;
 }
@@ -150,7 +150,7 @@ static gantry_status add_float_input(maker *m, uint32_t index)
     int64_t dims[2] = {rows ? (int64_t)rows : -1, MODEL_WIDTH};
     snprintf(name, sizeof name, "in%u", index);
     GT_TRY(add_graph_input(m, m->graph, name, &value));
-    GT_TRY(declare(m, value, GANTRY_FLOAT16, 2, dims, rows ? NULL : opens[open]));
+    GT_TRY(declare(m, value, GANTRY_BFLOAT16, 2, dims, rows ? NULL : opens[open]));
     if (rows)
         GT_TRY(add_class(m, rows, MODEL_WIDTH, &kind));
     else if (m->open_class[open])
@@ -172,10 +172,10 @@ static gantry_status add_constants(maker *m)
     uint32_t value, count = random_below(m->random, 3);
     PUSH(m, &m->classes, ((value_class){1, MODEL_WIDTH}));
     for (uint32_t k = 0; k < count || k == 0; k++) {
-        GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_FLOAT16, 2, row_dims, row, &value, m->err));
+        GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_BFLOAT16, 2, row_dims, row, &value, m->err));
         GT_TRY(add_float(m, value, CLASS_ROW));
     }
-    GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_FLOAT16, 2, unit_dims, row, &m->unit, m->err));
+    GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_BFLOAT16, 2, unit_dims, row, &m->unit, m->err));
     GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_INT64, 1, one, &zero, &m->ints[0], m->err));
     return gt_graph_add_constant(m->graph, NULL, GANTRY_INT64, 1, one, &width, &m->ints[1], m->err);
 }
@@ -288,7 +288,7 @@ static gantry_status add_shape(maker *m, uint32_t place)
         return GANTRY_OK;
     }
     if (how == 2) {
-        GT_TRY(add_cast(m, a, GANTRY_FLOAT16, &output));
+        GT_TRY(add_cast(m, a, GANTRY_BFLOAT16, &output));
         GT_TRY(add_class(m, 2, 1, &kind));
         return add_float(m, output, kind);
     }
@@ -310,7 +310,7 @@ static gantry_status add_non_zero(maker *m, uint32_t place)
     }
     if (random_chance(m->random, 30))
         return GANTRY_OK;
-    GT_TRY(add_cast(m, output, GANTRY_FLOAT16, &cast));
+    GT_TRY(add_cast(m, output, GANTRY_BFLOAT16, &cast));
     GT_TRY(add_class(m, 0, 3, &kind));
     return add_float(m, cast, kind);
 }

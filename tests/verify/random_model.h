@@ -17,7 +17,7 @@ typedef struct random_model_shape {
 
 random_model_shape random_model_choose(random_source *random, uint32_t max_nodes);
 
-/* Float values are float16: inference leaves those alone. Graph outputs may be inputs, constants, values
+/* Float values are bfloat16: inference leaves those alone. Graph outputs may be inputs, constants, values
  * known at bind, and one value twice. */
 gantry_status random_model_make(gt_allocator *allocator, random_source *random,
                                 const random_model_shape *shape, gt_model **out_model, gantry_error *err);

@@ -71,7 +71,7 @@ static gantry_status formats(void *self, const gantry_graph_view *partition, gan
         uint32_t at = input ? partition->inputs[k] : partition->outputs[k - partition->input_count];
         gantry_edge_format *edge = input ? &inputs[k] : &outputs[k - partition->input_count];
         const gantry_value_view *value = partition->values[at];
-        if (value->dtype != GANTRY_FLOAT16 || !happens(p, p->format_percent, value->id, 3))
+        if (value->dtype != GANTRY_BFLOAT16 || !happens(p, p->format_percent, value->id, 3))
             continue;
         edge->preferred.tag = 1 + (uint32_t)(random_hash(p->seed, value->id, 4) % 2);
         edge->required = happens(p, 80, value->id, 5);
