@@ -91,9 +91,9 @@ typedef struct cpu_rows {
     double (*sum_square_f32)(const float *in, int64_t n);
     /* sum of (x - mean)^2 */
     double (*sum_deviation_f32)(const float *in, int64_t n, float mean);
-    /* x = x * scale + mask, step of the mask 0 or more, mask may be NULL; returns the largest, NaN left out */
+    /* x = x * scale + mask (NULL: 0; its step is 0 or more); returns the largest, NaN left out */
     float (*scores_f32)(float *x, const float *mask, int64_t step, int64_t n, float scale);
-    /* out = exp(in - shift) for a shift that is the largest element; returns the sum */
+    /* out = exp(in - shift); returns the sum */
     float (*exp_sum_f32)(const float *in, float *out, int64_t n, float shift);
     /* out = in * scale + shift, with one rounding after each */
     void (*affine_f32)(const float *in, float *out, int64_t n, float scale, float shift);
