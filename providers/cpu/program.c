@@ -79,7 +79,7 @@ uint64_t cpu_program_memory(void *self, const gantry_program *handle)
 
 /* Chunks double up to this size; what is not used of one is never touched. */
 #define LAST_CHUNK_BYTES ((size_t)32 << 20)
-#define TOUCH_BYTES ((size_t)8 << 20)
+#define TOUCH_BYTES ((size_t)4 << 20) /* two pages; more costs memory behind the last weight of a chunk */
 #define FIRST_CHUNK_BYTES ((size_t)256 << 10)
 
 static cpu_pack_chunk *last_chunk(const cpu_program *program)
