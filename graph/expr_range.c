@@ -22,6 +22,12 @@ static int64_t end_add(int64_t a, int64_t b, int64_t open)
     return a == open || b == open ? open : clamp((__int128)a + b);
 }
 
+/* b is no open end, though it may be the smallest number there is. */
+static int64_t end_subtract(int64_t a, int64_t b, int64_t open)
+{
+    return a == open ? open : clamp((__int128)a - b);
+}
+
 static int64_t end_multiply(int64_t a, int64_t b)
 {
     if (a == 0 || b == 0)
@@ -82,8 +88,8 @@ void gt_expr_range(const gt_exprs *exprs, gt_expr_kind kind, gt_expr a, gt_expr 
         *out_high = end_add(x.high, y.high, INT64_MAX);
         break;
     case GT_EXPR_SUB:
-        *out_low = y.high == INT64_MAX ? INT64_MIN : end_add(x.low, -y.high, INT64_MIN);
-        *out_high = y.low == INT64_MIN ? INT64_MAX : end_add(x.high, -y.low, INT64_MAX);
+        *out_low = y.high == INT64_MAX ? INT64_MIN : end_subtract(x.low, y.high, INT64_MIN);
+        *out_high = y.low == INT64_MIN ? INT64_MAX : end_subtract(x.high, y.low, INT64_MAX);
         break;
     case GT_EXPR_MUL:
         range_multiply(x.low, x.high, y.low, y.high, out_low, out_high);
