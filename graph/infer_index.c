@@ -100,7 +100,7 @@ gantry_status gt_rule_gather_nd(gt_infer *infer)
         unknown_output(infer);
         return GANTRY_OK;
     }
-    if (batch < 0 || depth < 1 || batch + depth > data.rank || batch >= indices.rank)
+    if (batch < 0 || depth < 1 || batch >= indices.rank || depth > data.rank - batch)
         return gt_infer_fail(infer, GANTRY_MODEL_SHAPE,
                              "indices of %lld coordinates after %lld batch axes don't fit data of %d axes",
                              (long long)depth, (long long)batch, data.rank);

@@ -80,6 +80,13 @@ static void fill(stub_tensor *tensor, uint64_t hash)
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
+/* What is empty may have no memory. */
+static void put_bytes(uint8_t *target, const uint8_t *source, size_t count)
+{
+    if (count)
+        memcpy(target, source, count);
+}
+
 typedef struct operands {
     const char *op;
     uint32_t input_count, output_count;
@@ -91,8 +98,7 @@ static bool copy(operands *o)
 {
     size_t bytes = stub_tensor_bytes(&o->in[0]);
     make_room(&o->out[0]);
-    if (bytes)
-        memcpy(o->out[0].data, o->in[0].data, bytes);
+    put_bytes(o->out[0].data, o->in[0].data, bytes);
     return stub_tensor_bytes(&o->in[0]) == stub_tensor_bytes(&o->out[0]);
 }
 
@@ -127,7 +133,7 @@ static bool run_split(operands *o)
         set_dims(&o->out[k], o->in[0].rank, o->in[0].dims);
         o->out[k].dims[0] = k ? rows - first : first;
         make_room(&o->out[k]);
-        memcpy(o->out[k].data, o->in[0].data + at, row_bytes * (size_t)o->out[k].dims[0]);
+        put_bytes(o->out[k].data, o->in[0].data + at, row_bytes * (size_t)o->out[k].dims[0]);
         at += row_bytes * (size_t)first;
     }
     return true;
@@ -162,8 +168,8 @@ static bool run_concat(operands *o)
     set_dims(&o->out[0], o->in[0].rank, o->in[0].dims);
     o->out[0].dims[0] += o->in[1].dims[0];
     make_room(&o->out[0]);
-    memcpy(o->out[0].data, o->in[0].data, first);
-    memcpy(o->out[0].data + first, o->in[1].data, second);
+    put_bytes(o->out[0].data, o->in[0].data, first);
+    put_bytes(o->out[0].data + first, o->in[1].data, second);
     return true;
 }
 
@@ -286,7 +292,7 @@ static void append(stub_tensor *scan, const stub_tensor *item, int64_t round)
     uint8_t *grown = realloc(scan->owned ? scan->data : NULL, (size_t)(round + 1) * bytes + 1);
     if (!grown)
         abort();
-    memcpy(grown + (size_t)round * bytes, item->data, bytes);
+    put_bytes(grown + (size_t)round * bytes, item->data, bytes);
     scan->data = grown;
     scan->owned = true;
     scan->rank = item->rank + 1;
@@ -322,7 +328,7 @@ static bool evaluate_loop(const gt_node *node, stub_tensor *values, stub_tensor 
     out[0] = carried;
     if (!carried.owned) {
         make_room(&out[0]);
-        memcpy(out[0].data, carried.data, stub_tensor_bytes(&carried));
+        put_bytes(out[0].data, carried.data, stub_tensor_bytes(&carried));
     }
     if (!out[1].owned)
         make_room(&out[1]);
