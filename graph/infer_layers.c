@@ -251,6 +251,9 @@ gantry_status gt_rule_tfidf(gt_infer *infer)
     int64_t most = -1;
     for (uint32_t k = 0; indexes && k < count; k++)
         most = indexes[k] > most ? indexes[k] : most;
+    if (most == INT64_MAX)
+        return gt_infer_fail(infer, GANTRY_MODEL_SHAPE, "ngram_indexes holds %lld: an axis has no such place",
+                             (long long)most);
     if (shape.rank == 0)
         shape.rank = 1;
     if (shape.rank > 0)
