@@ -267,7 +267,7 @@ static bool plan_bands(direct_state *s, int threads)
     s->phase_floats = (s->block_columns + lanes - 1) / lanes * lanes +
                       (s->column.kernel - 1) * s->column.dilation / s->column.stride;
     s->row_floats = s->phase_floats * s->column.stride;
-    if ((double)s->channels * (double)s->row_floats * (double)range > MAX_BAND_BYTES / sizeof(float))
+    if ((double)s->channels * (double)s->row_floats * (double)range * sizeof(float) > MAX_BAND_BYTES)
         return false;
     int64_t row_bytes = s->channels * s->row_floats * (int64_t)sizeof(float);
     int64_t fitting = (BAND_BYTES / row_bytes - range) / s->row.stride + 1;

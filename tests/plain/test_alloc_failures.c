@@ -60,11 +60,11 @@ typedef struct life_model {
     wire bytes;
     /* repeats: 1, or REPEATS where the model takes larger shapes. */
     void (*bind)(small_session *s, int repeats);
-    bool one_shape;
     const char *plugin, *providers;
     uint32_t output;
     int count; /* elements of that output at the small shape; at the large one they repeat */
     float expected[8];
+    bool one_shape;
     bool numeric; /* with the numeric check */
 } life_model;
 
@@ -388,19 +388,19 @@ int main(void)
         {"nonzero", small_nonzero(), bind_nonzero, .providers = "cpu", .output = 1, .count = 2,
          .expected = {10, 14}},
         {"if", small_if(), bind_if, .providers = "cpu", .count = 4, .expected = {2, -4, 6, -8}},
-        {"loop", small_loop(), bind_loop, true, .providers = "cpu", .count = 4, .expected = {4, 4, 4, 4}},
-        {"net on a device", net(), bind_net, false, FAKE, "fake,cpu", 0, 8, {2, 2, 2, 2, 2, 2, 2, 2}},
+        {"loop", small_loop(), bind_loop, .providers = "cpu", .count = 4, .expected = {4, 4, 4, 4},
+         .one_shape = true},
+        {"net on a device", net(), bind_net, FAKE, "fake,cpu", 0, 8, {2, 2, 2, 2, 2, 2, 2, 2}},
         {"checked on a device",
          net(),
          bind_net,
-         false,
          FAKE,
          "fake,cpu",
          0,
          8,
          {2, 2, 2, 2, 2, 2, 2, 2},
-         true},
-        {"loop on a device", small_loop(), bind_loop, true, FAKE, "fake,cpu", 0, 4, {4, 4, 4, 4}},
+         .numeric = true},
+        {"loop on a device", small_loop(), bind_loop, FAKE, "fake,cpu", 0, 4, {4, 4, 4, 4}, true},
     };
     int count = (int)(sizeof models / sizeof *models), failed = 0;
     double end = now_s() + SECONDS_IN_ALL;

@@ -19,6 +19,8 @@ uint64_t random_next(random_source *random)
 
 uint32_t random_below(random_source *random, uint32_t limit)
 {
+    if (limit == 0)
+        return 0;
     if (random->count) {
         random->count--;
         return *random->bytes++ % limit;
@@ -182,6 +184,9 @@ static gantry_status fill(maker *m)
         GT_TRY(add_input(m, k));
     for (uint32_t k = 0; k < m->shape->constant_count; k++)
         GT_TRY(add_constant(m, k));
+    if (!m->values.data)
+        return gt_fail(m->err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
+                       "a random graph begins with an input or a constant");
     for (uint32_t k = 0; k < m->shape->node_count; k++)
         GT_TRY(add_node(m, k));
     GT_TRY(choose_outputs(m));

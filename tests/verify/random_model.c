@@ -389,6 +389,7 @@ static gantry_status fill_body(maker *m, gt_graph *body, uint32_t place, uint32_
     gt_graph *outer = m->graph;
     gantry_status status = GANTRY_OK;
     uint32_t count = 1 + random_below(m->random, 3), inputs[2] = {value, value};
+    *out_value = value;
     for (uint32_t k = 0; k < count && status == GANTRY_OK; k++) {
         bool pair = random_chance(m->random, 50);
         if (pair && random_chance(m->random, 60))
@@ -423,7 +424,7 @@ static gantry_status add_if(maker *m, uint32_t place)
 {
     static const char *const roles[2] = {"then_branch", "else_branch"};
     made from = m->floats.data[place];
-    uint32_t condition, output, node;
+    uint32_t condition = GT_NONE, output, node;
     GT_TRY(add_condition(m, pick(m), &condition));
     GT_TRY(add_node(m, "If", 1, &condition, 1, &output, &node));
     for (int k = 0; k < 2; k++) {

@@ -10,17 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static uint64_t current_seed;
+static char crash_line[100];
+static size_t crash_length;
 
 /* A plan that is wrong enough crashes whoever runs it: say which one it was. Runs of bodies are not checked
  * before. */
 static void crashed(int number)
 {
-    char line[100];
-    int length = snprintf(line, sizeof line, "FAILED random_plans 1 %" PRIu64 ": crashed\n", current_seed);
-    if (write(STDOUT_FILENO, line, (size_t)length) < length)
-        _exit(2);
-    _exit(1);
+    _exit(write(STDOUT_FILENO, crash_line, crash_length) < 0 ? 2 : 1);
 }
 
 int main(int argc, char **argv)
@@ -35,7 +32,8 @@ int main(int argc, char **argv)
     signal(SIGABRT, crashed);
     for (uint64_t k = 0; k < count; k++) {
         char text[PLAN_CASE_TEXT] = "";
-        current_seed = seed + k;
+        crash_length = (size_t)snprintf(crash_line, sizeof crash_line,
+                                        "FAILED random_plans 1 %" PRIu64 ": crashed\n", seed + k);
         if (plan_case_check((random_source){.state = seed + k}, max_nodes, argc > 4, &counts, text))
             continue;
         failures++;

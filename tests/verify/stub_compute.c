@@ -23,6 +23,11 @@ void stub_tensor_free(stub_tensor *tensor)
     *tensor = (stub_tensor){0};
 }
 
+static bool is_true(const stub_tensor *tensor)
+{
+    return tensor->data && tensor->data[0];
+}
+
 static void make_room(stub_tensor *tensor)
 {
     tensor->data = calloc(1, stub_tensor_bytes(tensor) + 1);
@@ -83,7 +88,7 @@ static void fill(stub_tensor *tensor, uint64_t hash)
 /* What is empty may have no memory. */
 static void put_bytes(uint8_t *target, const uint8_t *source, size_t count)
 {
-    if (count)
+    if (target && source && count)
         memcpy(target, source, count);
 }
 
@@ -303,20 +308,20 @@ static void append(stub_tensor *scan, const stub_tensor *item, int64_t round)
 static bool evaluate_loop(const gt_node *node, stub_tensor *values, stub_tensor *out)
 {
     const gt_graph *body = body_of(node, "body");
-    int64_t trips, round;
+    int64_t trips = 0, round;
     uint8_t condition = 1;
     bool right = true;
-    memcpy(&trips, values[node->inputs[0]].data, sizeof trips);
-    stub_tensor carried = borrow(&values[node->inputs[2]]), results[3];
+    put_bytes((uint8_t *)&trips, values[node->inputs[0]].data, sizeof trips);
+    stub_tensor carried = borrow(&values[node->inputs[2]]);
     out[1] = (stub_tensor){.dtype = carried.dtype, .rank = carried.rank + 1};
     memcpy(out[1].dims + 1, carried.dims, carried.rank * sizeof carried.dims[0]);
     for (round = 0; right && round < trips && condition; round++) {
         stub_tensor feeds[3] = {{.dtype = GANTRY_INT64, .data = (uint8_t *)&round},
                                 {.dtype = GANTRY_BOOL, .data = &condition},
                                 borrow(&carried)};
-        memset(results, 0, sizeof results);
+        stub_tensor results[3] = {{0}};
         right = stub_evaluate(body, feeds, values, results);
-        condition = right && results[0].data[0];
+        condition = right && is_true(&results[0]);
         stub_tensor_free(&results[0]);
         stub_tensor_free(&carried);
         carried = results[1];
@@ -346,7 +351,7 @@ static bool evaluate_node(const gt_graph *graph, const gt_node *node, stub_tenso
         out[k].dtype = graph->values.data[node->outputs[k]]->dtype;
     if (strcmp(node->op_type, "If") == 0)
         right =
-            stub_evaluate(body_of(node, in[0].data[0] ? "then_branch" : "else_branch"), NULL, values, out);
+            stub_evaluate(body_of(node, is_true(&in[0]) ? "then_branch" : "else_branch"), NULL, values, out);
     else if (strcmp(node->op_type, "Loop") == 0)
         right = evaluate_loop(node, values, out);
     else
@@ -365,7 +370,7 @@ static bool begin_values(const gt_graph *graph, const stub_tensor *feeds, const 
     bool right = true;
     for (uint32_t k = 0; k < graph->values.count; k++) {
         const gt_value *value = graph->values.data[k];
-        if (value->input_index >= 0)
+        if (feeds && value->input_index >= 0)
             values[k] = borrow(&feeds[value->input_index]);
         else if (value->constant != GT_NONE)
             right = load_constant(graph, value->constant, &values[k]) && right;
@@ -389,7 +394,7 @@ bool stub_evaluate(const gt_graph *graph, const stub_tensor *feeds, const stub_t
         results[k] = *value;
         make_room(&results[k]);
         if (right)
-            memcpy(results[k].data, value->data, stub_tensor_bytes(value));
+            put_bytes(results[k].data, value->data, stub_tensor_bytes(value));
     }
     for (uint32_t k = 0; k < graph->values.count; k++)
         stub_tensor_free(&values[k]);

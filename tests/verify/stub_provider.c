@@ -97,7 +97,7 @@ static size_t format_bytes(void *self, const gantry_format *format, gantry_dtype
 static void encode(uint32_t tag, const uint8_t *plain, uint8_t *tagged, size_t bytes)
 {
     memset(tagged, (int)(0x80 + tag), TAGGED_BYTES / 2);
-    for (size_t k = 0; k < bytes; k++)
+    for (size_t k = 0; plain && k < bytes; k++)
         tagged[TAGGED_BYTES / 2 + k] = plain[k] ^ (uint8_t)(0x30 + tag);
     memset(tagged + TAGGED_BYTES / 2 + bytes, GARBAGE, TAGGED_BYTES / 2);
 }
@@ -404,7 +404,8 @@ static bool store_output(const run_work *w, const stub_tensor *values, uint32_t 
         encode(tag, value->data, data, bytes);
     } else if (most) {
         memset(data, GARBAGE, most);
-        memcpy(data, value->data, bytes);
+        if (value->data)
+            memcpy(data, value->data, bytes);
     }
     return true;
 }
