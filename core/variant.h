@@ -19,7 +19,7 @@ typedef struct gt_program {
     struct gantry_recorder records;
     gantry_format *input_formats, *output_formats;
     double compile_ns;
-    uint64_t held_bytes; /* what its provider said last that it holds: see gt_session_charge_program */
+    uint64_t held_bytes;   /* what its provider said last that it holds: see gt_session_charge_program */
     gt_variant *bodies[2]; /* control partitions: Loop {body, NULL}, If {then, else} */
 } gt_program;
 

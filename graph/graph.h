@@ -383,8 +383,8 @@ gantry_status gt_onnx_read_file(gt_allocator *allocator, const char *path, const
 gantry_status gt_onnx_read_memory(gt_allocator *allocator, const void *bytes, size_t size, const char *base,
                                   const gt_read_limits *limits, gt_model **out_model, gantry_error *err);
 
-/* The bytes of all constants that some node reads or that are graph outputs; held: only of those whose bytes are in
- * memory and in no mapped file. *out_largest is the largest of them, or GT_NONE. */
+/* The bytes of all constants that some node reads or that are graph outputs; held: only of those whose bytes
+ * are in memory and in no mapped file. *out_largest is the largest of them, or GT_NONE. */
 gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out_bytes, uint32_t *out_largest,
                                        gantry_error *err);
 

@@ -98,8 +98,8 @@ typedef struct cpu_kernel {
     void (*context_destroy)(const void *state, void *context);
     /* Bit k: a run does not read input k (a weight that was packed). Only rows with CPU_ROW_PACKS set it. */
     uint32_t packed_inputs;
-    /* overwrite_input holds only when no other operand lies in that memory: the kernel reads more of those than
-     * the element it writes. */
+    /* overwrite_input holds only when no other operand lies in that memory: the kernel reads more of those
+     * than the element it writes. */
     bool overwrite_alone;
 } cpu_kernel;
 

@@ -29,8 +29,8 @@ static void note_reads(cpu_shaped *shaped)
     }
 }
 
-/* Whether the step reads that storage through another operand than the one it may overwrite; an equal one does
- * not matter to a kernel that goes element by element. */
+/* Whether the step reads that storage through another operand than the one it may overwrite; an equal one
+ * does not matter to a kernel that goes element by element. */
 static bool reads_elsewhere(const cpu_shaped *shaped, const cpu_step *step, const cpu_place *operand)
 {
     uint32_t root = root_of(shaped, operand->storage);

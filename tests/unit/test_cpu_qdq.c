@@ -225,88 +225,87 @@ Test(cpu_qdq, sums_and_products_of_bytes)
 
 /* ---- a chain that forks: x * clip(x + 3, 0, 6) / 6, quantized after each step ---------------- */
 
-    Test(cpu_qdq, hard_swish_in_steps_is_one_table)
-    {
-        int64_t dims[2] = {1, 256};
-        uint8_t x[256], y[256];
-        float three = 3, zero = 0, six = 6;
-        pool p = {.count = 0};
-        for (int k = 0; k < 256; k++)
-            x[k] = (uint8_t)k;
-        test_net *net = test_net_open();
-        uint32_t v = test_value_add(net, GANTRY_UINT8, 2, dims), f[4], c[3];
-        c[0] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &three);
-        c[1] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &zero);
-        c[2] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &six);
-        test_input(net, v);
-        uint32_t xf = dequantize(net, &p, v, GANTRY_UINT8, 0.04f, 120);
-        for (int k = 0; k < 4; k++)
-            f[k] = test_value_add(net, GANTRY_FLOAT32, 2, dims);
-        test_node_add(net, "", "Add", 14, 2, (uint32_t[]){xf, c[0]}, 1, &f[0]);
-        uint32_t q = quantize(net, &p, f[0], GANTRY_UINT8, 0.05f, 40);
-        uint32_t qf = dequantize(net, &p, q, GANTRY_UINT8, 0.05f, 40);
-        test_node_add(net, "", "Clip", 13, 3, (uint32_t[]){qf, c[1], c[2]}, 1, &f[1]);
-        test_node_add(net, "", "Mul", 14, 2, (uint32_t[]){f[1], xf}, 1, &f[2]);
-        test_node_add(net, "", "Div", 14, 2, (uint32_t[]){f[2], c[2]}, 1, &f[3]);
-        test_output(net, quantize(net, &p, f[3], GANTRY_UINT8, 0.03f, 12));
-        cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-        cr_expect(was_fused(net, "qdq_table"));
-        cr_expect_eq(net->recorder.kernel_count, 1u);
-        cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK);
-        for (int k = 0; k < 256; k++) {
-            float real = (float)(k - 120) * 0.04f;
-            float sum = (float)(saturate(rintf((real + 3) / 0.05f), 40, false) - 40) * 0.05f;
-            float clipped = sum < 0 ? 0 : sum > 6 ? 6 : sum;
-            cr_assert_eq(y[k], saturate(rintf(clipped * real / 6 / 0.03f), 12, false), "%d", k);
+Test(cpu_qdq, hard_swish_in_steps_is_one_table)
+{
+    int64_t dims[2] = {1, 256};
+    uint8_t x[256], y[256];
+    float three = 3, zero = 0, six = 6;
+    pool p = {.count = 0};
+    for (int k = 0; k < 256; k++)
+        x[k] = (uint8_t)k;
+    test_net *net = test_net_open();
+    uint32_t v = test_value_add(net, GANTRY_UINT8, 2, dims), f[4], c[3];
+    c[0] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &three);
+    c[1] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &zero);
+    c[2] = test_constant_add(net, GANTRY_FLOAT32, 0, NULL, &six);
+    test_input(net, v);
+    uint32_t xf = dequantize(net, &p, v, GANTRY_UINT8, 0.04f, 120);
+    for (int k = 0; k < 4; k++)
+        f[k] = test_value_add(net, GANTRY_FLOAT32, 2, dims);
+    test_node_add(net, "", "Add", 14, 2, (uint32_t[]){xf, c[0]}, 1, &f[0]);
+    uint32_t q = quantize(net, &p, f[0], GANTRY_UINT8, 0.05f, 40);
+    uint32_t qf = dequantize(net, &p, q, GANTRY_UINT8, 0.05f, 40);
+    test_node_add(net, "", "Clip", 13, 3, (uint32_t[]){qf, c[1], c[2]}, 1, &f[1]);
+    test_node_add(net, "", "Mul", 14, 2, (uint32_t[]){f[1], xf}, 1, &f[2]);
+    test_node_add(net, "", "Div", 14, 2, (uint32_t[]){f[2], c[2]}, 1, &f[3]);
+    test_output(net, quantize(net, &p, f[3], GANTRY_UINT8, 0.03f, 12));
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_expect(was_fused(net, "qdq_table"));
+    cr_expect_eq(net->recorder.kernel_count, 1u);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK);
+    for (int k = 0; k < 256; k++) {
+        float real = (float)(k - 120) * 0.04f;
+        float sum = (float)(saturate(rintf((real + 3) / 0.05f), 40, false) - 40) * 0.05f;
+        float clipped = sum < 0 ? 0 : sum > 6 ? 6 : sum;
+        cr_assert_eq(y[k], saturate(rintf(clipped * real / 6 / 0.03f), 12, false), "%d", k);
+    }
+    cr_expect_eq(test_net_close(net), 0);
+}
+
+/* ---- products and pools ---------------------------------------------------------------------- */
+
+static void check_product(bool exact)
+{
+    enum { ROWS = 5, DEPTH = 70, COLUMNS = 33 };
+    int64_t a_dims[2] = {ROWS, DEPTH}, b_dims[2] = {DEPTH, COLUMNS}, y_dims[2] = {ROWS, COLUMNS}, n = COLUMNS;
+    uint8_t a[ROWS * DEPTH], y[ROWS * COLUMNS];
+    int8_t b[DEPTH * COLUMNS];
+    float scales[COLUMNS];
+    pool p = {.count = 0};
+    fill_bytes(a, sizeof a, 8);
+    fill_bytes((uint8_t *)b, sizeof b, 9);
+    for (int k = 0; k < COLUMNS; k++)
+        scales[k] = 0.004f + 0.0001f * (float)k;
+    test_net *net = test_net_open();
+    net->exact = exact;
+    uint32_t v = test_value_add(net, GANTRY_UINT8, 2, a_dims),
+             bf = test_value_add(net, GANTRY_FLOAT32, 2, b_dims),
+             yf = test_value_add(net, GANTRY_FLOAT32, 2, y_dims);
+    test_input(net, v);
+    uint32_t af = dequantize(net, &p, v, GANTRY_UINT8, 0.02f, 131);
+    test_node_add(net, "", "DequantizeLinear", 13, 2,
+                  (uint32_t[]){test_constant_add(net, GANTRY_INT8, 2, b_dims, b),
+                               test_constant_add(net, GANTRY_FLOAT32, 1, &n, scales)},
+                  1, &bf);
+    test_int(net, "axis", 1);
+    test_node_add(net, "", "MatMul", 13, 2, (uint32_t[]){af, bf}, 1, &yf);
+    test_output(net, quantize(net, &p, yf, GANTRY_UINT8, 0.4f, 125));
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_expect(was_fused(net, "qdq_matmul"));
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a}, (void *[]){y}), GANTRY_OK);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < COLUMNS; j++) {
+            int32_t sum = 0;
+            for (int k = 0; k < DEPTH; k++)
+                sum += (a[i * DEPTH + k] - 131) * b[k * COLUMNS + j];
+            int wanted = saturate(rintf((float)sum * (0.02f * scales[j] / 0.4f)), 125, false);
+            cr_assert(abs(y[i * COLUMNS + j] - wanted) <= (exact ? 0 : 1));
         }
-        cr_expect_eq(test_net_close(net), 0);
-    }
+    cr_expect_eq(test_net_close(net), 0);
+}
 
-    /* ---- products and pools ---------------------------------------------------------------------- */
-
-    static void check_product(bool exact)
-    {
-        enum { ROWS = 5, DEPTH = 70, COLUMNS = 33 };
-        int64_t a_dims[2] = {ROWS, DEPTH}, b_dims[2] = {DEPTH, COLUMNS}, y_dims[2] = {ROWS, COLUMNS},
-                n = COLUMNS;
-        uint8_t a[ROWS * DEPTH], y[ROWS * COLUMNS];
-        int8_t b[DEPTH * COLUMNS];
-        float scales[COLUMNS];
-        pool p = {.count = 0};
-        fill_bytes(a, sizeof a, 8);
-        fill_bytes((uint8_t *)b, sizeof b, 9);
-        for (int k = 0; k < COLUMNS; k++)
-            scales[k] = 0.004f + 0.0001f * (float)k;
-        test_net *net = test_net_open();
-        net->exact = exact;
-        uint32_t v = test_value_add(net, GANTRY_UINT8, 2, a_dims),
-                 bf = test_value_add(net, GANTRY_FLOAT32, 2, b_dims),
-                 yf = test_value_add(net, GANTRY_FLOAT32, 2, y_dims);
-        test_input(net, v);
-        uint32_t af = dequantize(net, &p, v, GANTRY_UINT8, 0.02f, 131);
-        test_node_add(net, "", "DequantizeLinear", 13, 2,
-                      (uint32_t[]){test_constant_add(net, GANTRY_INT8, 2, b_dims, b),
-                                   test_constant_add(net, GANTRY_FLOAT32, 1, &n, scales)},
-                      1, &bf);
-        test_int(net, "axis", 1);
-        test_node_add(net, "", "MatMul", 13, 2, (uint32_t[]){af, bf}, 1, &yf);
-        test_output(net, quantize(net, &p, yf, GANTRY_UINT8, 0.4f, 125));
-        cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-        cr_expect(was_fused(net, "qdq_matmul"));
-        cr_assert_eq(test_net_run(net, 1, (void *[]){a}, (void *[]){y}), GANTRY_OK);
-        for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < COLUMNS; j++) {
-                int32_t sum = 0;
-                for (int k = 0; k < DEPTH; k++)
-                    sum += (a[i * DEPTH + k] - 131) * b[k * COLUMNS + j];
-                int wanted = saturate(rintf((float)sum * (0.02f * scales[j] / 0.4f)), 125, false);
-                cr_assert(abs(y[i * COLUMNS + j] - wanted) <= (exact ? 0 : 1));
-            }
-        cr_expect_eq(test_net_close(net), 0);
-    }
-
-    Test(cpu_qdq, products_with_a_scale_for_each_column)
-    {
-        check_product(false);
-        check_product(true);
-    }
+Test(cpu_qdq, products_with_a_scale_for_each_column)
+{
+    check_product(false);
+    check_product(true);
+}

@@ -99,7 +99,7 @@ Test(kernels_rows, empty_sets_give_the_neutral_element)
         const char *op;
         float wanted;
     } cases[] = {
-        {"ReduceSum", 0},    {"ReduceProd", 1}, {"ReduceMax", -INFINITY},    {"ReduceMin", INFINITY},
+        {"ReduceSum", 0},  {"ReduceProd", 1}, {"ReduceMax", -INFINITY},    {"ReduceMin", INFINITY},
         {"ReduceMean", 0}, {"ReduceL2", 0},   {"ReduceLogSum", -INFINITY}, {"ReduceLogSumExp", -INFINITY}};
     for (size_t k = 0; k < 8; k++) {
         int64_t dims[] = {2, 0, 3}, out_dims[] = {2, 1, 3}, axis = 1, one = 1;
