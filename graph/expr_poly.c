@@ -173,11 +173,13 @@ bool gt_poly_split(const gt_poly *numerator, const gt_poly_term *divisor, gt_pol
     out_quotient->count = out_rest->count = 0;
     for (uint32_t t = 0; t < numerator->count; t++) {
         gt_poly_term rest = numerator->terms[t], quotient;
-        int64_t times;
+        int64_t times, taken, left;
         if (divide_factors(&rest, divisor, &quotient) &&
-            gt_expr_compute_int(GT_EXPR_FLOORDIV, rest.coefficient, divisor->coefficient, &times) && times) {
+            gt_expr_compute_int(GT_EXPR_FLOORDIV, rest.coefficient, divisor->coefficient, &times) && times &&
+            !__builtin_mul_overflow(times, divisor->coefficient, &taken) &&
+            !__builtin_sub_overflow(rest.coefficient, taken, &left)) {
             quotient.coefficient = times;
-            rest.coefficient -= times * divisor->coefficient;
+            rest.coefficient = left;
             if (!add_term(out_quotient, &quotient))
                 return false;
         }

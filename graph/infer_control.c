@@ -148,6 +148,8 @@ gantry_status gt_rule_if(gt_infer *infer)
     if (!yes || !no || yes->outputs.count < outputs || no->outputs.count < outputs)
         return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "two branches with %u outputs each are needed",
                              outputs);
+    if (!gt_in_present(infer, 0))
+        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "input 0, the condition, is required");
     GT_TRY(require_single_input(infer, 0, GANTRY_BOOL, "condition"));
     const gt_expr *condition = gt_in_elements(infer, 0, &count);
     branches b = {.condition = condition && count == 1 ? condition[0] : GT_EXPR_UNKNOWN};
