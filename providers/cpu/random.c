@@ -173,6 +173,8 @@ static gantry_status make_multinomial_f64(cpu_build *build, cpu_kernel *out_kern
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     if (in->rank != 2 || out->rank != 2 || in->dims[1] < 1)
         return cpu_unsupported(build, "needs log-probabilities [batch, classes]");
+    if (out->dtype != GANTRY_INT32 && out->dtype != GANTRY_INT64)
+        return cpu_unsupported(build, "gives int32 or int64 only");
     *s = (random_state){.seed = seed_of(build),
                         .count = out->count,
                         .classes = in->dims[1],
