@@ -53,7 +53,9 @@ const float *cpu_attr_floats(const gantry_node_view *node, const char *name, uin
 gantry_status cpu_ints_operand(cpu_build *build, const char *name, uint32_t k, int64_t *out_values,
                                uint32_t capacity, uint32_t *out_count, bool *out_given)
 {
-    const gantry_attribute *attribute = gantry_node_attribute(build->node, name);
+    /* A version that takes an input has no such attribute, whatever the file says: inference does not look at
+     * it. */
+    const gantry_attribute *attribute = k == GANTRY_NO_ID ? gantry_node_attribute(build->node, name) : NULL;
     const cpu_tensor *input = k == GANTRY_NO_ID ? NULL : cpu_input(build, k);
     *out_count = 0;
     *out_given = attribute != NULL || input != NULL;
