@@ -63,7 +63,8 @@ static gantry_status make_loss(cpu_build *build, cpu_kernel *out_kernel)
     loss_state *s = cpu_state(build, sizeof *s);
     if (!s)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    if (in->rank < 2 || targets->count * in->dims[1] != in->count ||
+    /* Not by the number of elements: without classes there are none, of any targets. */
+    if (in->rank < 2 || targets->count != in->dims[0] * cpu_product(in->dims, 2, in->rank) ||
         (weights && weights->count != in->dims[1]))
         return cpu_unsupported(build, "targets or weights do not fit the input");
     *s = (loss_state){.batches = in->dims[0],
