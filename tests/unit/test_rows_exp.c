@@ -12,9 +12,11 @@ enum { BATCH = 41 };
 
 static double ulps(float got, double wanted)
 {
-    double unit = ldexp(1, ilogb(fabs(wanted) < (double)FLT_MIN ? (double)FLT_MIN : wanted) - 23);
     if (got == (float)wanted || (isnan(got) && isnan(wanted)))
         return 0;
+    if (!isfinite(wanted))
+        return INFINITY;
+    double unit = ldexp(1, ilogb(fabs(wanted) < (double)FLT_MIN ? (double)FLT_MIN : wanted) - 23);
     return fabs((double)got - wanted) / unit;
 }
 
