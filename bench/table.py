@@ -9,6 +9,7 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 
@@ -79,10 +80,15 @@ def better_cell(data, model, per):
     return "%.2f (%.2f-%.2f)" % (per["gantry"]["median_ms"] / best, rounds[0], rounds[-1])
 
 
+def reason(error):
+    """An error without the path of the file, as short as a cell."""
+    return re.sub(r"\S*/", "", error).replace("|", "/")[:80]
+
+
 def model_row(data, model, per):
     rows = [per.get(e) for e in ("gantry",) + PEERS]
     if not usable(rows[0]):
-        return "| %s | failed: %s | %s | %s | | | | | | |" % (model, (rows[0] or {}).get("error", "not run").replace("|", "/")[:80],
+        return "| %s | failed: %s | %s | %s | | | | | | |" % (model, reason((rows[0] or {}).get("error", "not run")),
                                                            time_cell(rows[1]), time_cell(rows[2]))
     ort = rows[1] if usable(rows[1]) else None
     return "| %s |" % " | ".join(
