@@ -82,7 +82,7 @@ def better_cell(data, model, per):
 
 def reason(error):
     """An error without the path of the file, as short as a cell."""
-    return re.sub(r"\S*/", "", error).replace("|", "/")[:80]
+    return re.sub(r"/\S*/(?=[^/\s]*\.onnx)", "", error).replace("|", "/")[:80]
 
 
 def model_row(data, model, per):
