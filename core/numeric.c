@@ -3,7 +3,7 @@
  * looking. */
 #include "run.h"
 
-#include <math.h>
+#include "base/half.h"
 
 struct gt_numeric_check {
     gt_arena arena;
@@ -199,25 +199,13 @@ static gantry_status compute_node(gt_numeric_check *check, uint32_t id, gantry_e
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-static double from_small(uint16_t bits, int exponent_bits, int fraction_bits)
-{
-    int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1),
-        fraction = bits & ((1 << fraction_bits) - 1);
-    int bias = (1 << (exponent_bits - 1)) - 1;
-    double magnitude = exponent == (1 << exponent_bits) - 1 ? (fraction ? (double)NAN : (double)INFINITY)
-                       : exponent ? ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
-                                  : ldexp(fraction, 1 - bias - fraction_bits);
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
 static double element_of(const gantry_tensor *tensor, uint64_t k)
 {
     const void *data = tensor->buffer.handle;
     switch (tensor->dtype) {
-    case GANTRY_FLOAT16:
-        return from_small(((const uint16_t *)data)[k], 5, 10);
     case GANTRY_BFLOAT16:
-        return from_small(((const uint16_t *)data)[k], 8, 7);
+        return gt_brain_value(((const uint16_t *)data)[k]);
+    case GANTRY_FLOAT16:
     case GANTRY_FLOAT32:
     case GANTRY_FLOAT64:
         return gt_scalar_read(tensor->dtype, data, (uint32_t)k).r;

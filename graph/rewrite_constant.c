@@ -2,48 +2,7 @@
  */
 #include "rewrite_internal.h"
 
-#include <math.h>
-
-/* A float format of at most 16 bits: sign, exponent bits, fraction bits. */
-typedef struct small_format {
-    int exponent_bits, fraction_bits;
-} small_format;
-
-static const small_format half_format = {5, 10}, brain_format = {8, 7};
-
-static double small_to_double(small_format format, uint16_t bits)
-{
-    int fraction = bits & ((1 << format.fraction_bits) - 1);
-    int exponent = (bits >> format.fraction_bits) & ((1 << format.exponent_bits) - 1);
-    int bias = (1 << (format.exponent_bits - 1)) - 1;
-    double magnitude;
-    if (exponent == (1 << format.exponent_bits) - 1)
-        magnitude = fraction ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexp(fraction, 1 - bias - format.fraction_bits);
-    else
-        magnitude = ldexp(fraction + (1 << format.fraction_bits), exponent - bias - format.fraction_bits);
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-/* One rounding, ties to even: the quantum of the result's binade divides the value exactly in double, and
- * rint rounds the quotient. */
-static uint16_t double_to_small(small_format format, double value)
-{
-    int bias = (1 << (format.exponent_bits - 1)) - 1, exponent;
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    uint16_t infinity = (uint16_t)(((1 << format.exponent_bits) - 1) << format.fraction_bits);
-    if (isnan(value))
-        return (uint16_t)(sign | infinity | (1 << (format.fraction_bits - 1)));
-    if (isinf(value))
-        return sign | infinity;
-    frexp(value, &exponent); /* the value is below 2^exponent */
-    int lowest = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
-    double quanta = rint(ldexp(fabs(value), format.fraction_bits - lowest));
-    /* A normal number's leading bit is implied by the exponent field, so adding the fields carries right. */
-    double fields = quanta + ldexp(lowest + bias - 1, format.fraction_bits);
-    return fields >= infinity ? sign | infinity : (uint16_t)(sign | (uint16_t)fields);
-}
+#include "base/half.h"
 
 #define GT_REWRITE_NUMBERS(X)                                                                                \
     X(GANTRY_FLOAT32, float)                                                                                 \
@@ -87,7 +46,7 @@ double gt_rewrite_load(gantry_dtype dtype, const void *data, uint64_t k)
     case GANTRY_BFLOAT16: {
         uint16_t bits;
         memcpy(&bits, (const char *)data + 2 * k, 2);
-        return small_to_double(dtype == GANTRY_FLOAT16 ? half_format : brain_format, bits);
+        return gt_small_value(dtype == GANTRY_FLOAT16 ? GT_HALF_FORMAT : GT_BRAIN_FORMAT, bits);
     }
     default:
         return NAN;
@@ -102,7 +61,7 @@ void gt_rewrite_store(gantry_dtype dtype, void *data, uint64_t k, double value)
     } else if (dtype == GANTRY_FLOAT64) {
         memcpy((char *)data + 8 * k, &value, 8);
     } else {
-        uint16_t bits = double_to_small(dtype == GANTRY_FLOAT16 ? half_format : brain_format, value);
+        uint16_t bits = gt_small_bits(dtype == GANTRY_FLOAT16 ? GT_HALF_FORMAT : GT_BRAIN_FORMAT, value);
         memcpy((char *)data + 2 * k, &bits, 2);
     }
 }

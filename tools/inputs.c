@@ -1,6 +1,8 @@
 /* Inputs and outputs of a command: files, pictures and random values to bound tensors, results to files. */
 #include "cli.h"
 
+#include "base/half.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,30 +252,13 @@ int cli_write_outputs(const char *path, const cli_session *session)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double value = exponent == 31 ? (fraction ? NAN : INFINITY)
-                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                  : ldexp(fraction, -24);
-    return bits & 0x8000 ? -value : value;
-}
-
-static double bfloat_value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
 static double element(const io_tensor *tensor, size_t k)
 {
     switch (tensor->dtype) {
     case GANTRY_FLOAT16:
-        return half_value(((const uint16_t *)tensor->data)[k]);
+        return gt_half_value(((const uint16_t *)tensor->data)[k]);
     case GANTRY_BFLOAT16:
-        return bfloat_value(((const uint16_t *)tensor->data)[k]);
+        return gt_brain_value(((const uint16_t *)tensor->data)[k]);
     case GANTRY_FLOAT32:
         return ((const float *)tensor->data)[k];
     case GANTRY_FLOAT64:
