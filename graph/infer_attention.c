@@ -49,8 +49,8 @@ static gt_expr common(gt_infer *infer, gt_expr x, const operand *a, const operan
 
 static gantry_status add_input(gt_infer *infer, const char *name, gt_shape *inout_scores)
 {
-    int64_t input = gt_attr_int(infer, name, 0);
-    return input > 0 ? gt_infer_broadcast(infer, inout_scores, (uint32_t)input) : GANTRY_OK;
+    int64_t input = gt_attr_int(infer, name, -1);
+    return input >= 0 ? gt_infer_broadcast(infer, inout_scores, (uint32_t)input) : GANTRY_OK;
 }
 
 gantry_status gt_rule_attention_parts(gt_infer *infer)

@@ -345,8 +345,9 @@ static gantry_status fuse(attention_match *match, gantry_error *err)
     uint32_t inputs[5], count = 0, node;
     uint32_t q = input_index(inputs, &count, match->q.value), k = input_index(inputs, &count, match->k.value),
              v = input_index(inputs, &count, match->v.value);
-    uint32_t mask = match->mask == GT_NONE ? 0 : input_index(inputs, &count, match->mask),
-             condition = match->condition == GT_NONE ? 0 : input_index(inputs, &count, match->condition);
+    uint32_t mask = match->mask == GT_NONE ? GT_NONE : input_index(inputs, &count, match->mask),
+             condition =
+                 match->condition == GT_NONE ? GT_NONE : input_index(inputs, &count, match->condition);
     gt_rewrite_pattern pattern = {"Attention", match->nodes, match->node_count, inputs, count, match->output};
     GT_TRY(gt_rewrite_fuse(match->context, &pattern, &node, err));
     GT_TRY(describe(graph, node, "q", &match->q, q, err));

@@ -28,7 +28,7 @@ typedef struct fused_state {
     int64_t batches, heads, queries, keys, size, value_size;
     part_view q, k, v, y;
     float scale, fill;
-    uint32_t mask, condition; /* inputs; 0: none */
+    int32_t mask, condition; /* inputs; -1: none */
     int64_t mask_strides[4], condition_strides[4];
     int64_t parts, tile_queries, row_floats; /* parts of the queries of a head; a row of scores */
     int64_t chunk;                           /* units of one chunk: heads * parts */
@@ -106,7 +106,7 @@ static CPU_CLONES void pack_values(const float *v, int64_t step, int64_t unit, i
         }
 }
 
-/* y [rows, columns rounded up to 16] = a * panel. */
+/* y [rows, columns rounded up to 16] = a * panel; zeros when k is 0. */
 static void multiply(const fused_state *s, const float *a, int64_t a_row, int64_t rows, const float *panel,
                      int64_t k, int64_t columns, float *y, int64_t y_row)
 {
@@ -115,6 +115,8 @@ static void multiply(const fused_state *s, const float *a, int64_t a_row, int64_
         return;
     }
     cpu_tile_fn tile = s->tiles->by_size[rows - 1][(columns + 15) / 16 - 1];
+    for (int64_t r = 0; r < rows && k == 0; r++)
+        memset(y + r * y_row, 0, (size_t)columns * sizeof *y);
     for (int64_t j = 0; j < k; j += DEPTH)
         tile(a + j, a_row, panel + j * CPU_PANEL, CPU_PANEL, k - j < DEPTH ? k - j : DEPTH, y, y_row, j > 0,
              NULL);
@@ -141,17 +143,18 @@ static float weigh_row(const fused_state *s, const cpu_call *call, int64_t batch
     const cpu_rows *rows = cpu_rows_best();
     float scale = s->scale;
     const float *mask = NULL;
-    if (s->condition) {
+    if (s->condition >= 0) {
         fill_scores(s,
                     (const uint8_t *)call->inputs[s->condition] +
                         offset_of(s->condition_strides, batch, head, query),
                     x);
         scale = 1;
     }
-    if (s->mask)
+    if (s->mask >= 0)
         mask = (const float *)call->inputs[s->mask] + offset_of(s->mask_strides, batch, head, query);
     float most = rows->scores_f32(x, mask, s->mask_strides[3], s->keys, scale);
-    return 1.0f / rows->exp_sum_f32(x, x, s->keys, most);
+    float sum = rows->exp_sum_f32(x, x, s->keys, most);
+    return s->keys ? 1.0f / sum : 0;
 }
 
 /* ---- a tile of queries ------------------------------------------------------------------------ */
@@ -348,19 +351,19 @@ static gantry_status read_operands(cpu_build *build, fused_state *s)
     return GANTRY_OK;
 }
 
-/* Strides of the mask or the condition along the scores; *out_input 0 when the node has none. */
+/* Strides of the mask or the condition along the scores; *out_input -1 when the node has none. */
 static gantry_status read_addend(cpu_build *build, const fused_state *s, const char *name, gantry_dtype dtype,
-                                 uint32_t *out_input, int64_t *out_strides)
+                                 int32_t *out_input, int64_t *out_strides)
 {
-    int64_t input = gantry_node_int(build->node, name, 0),
+    int64_t input = gantry_node_int(build->node, name, -1),
             dims[4] = {s->batches, s->heads, s->queries, s->keys};
-    *out_input = 0;
-    if (input <= 0)
+    *out_input = -1;
+    if (input < 0)
         return GANTRY_OK;
     if (input >= build->input_count || build->inputs[input].dtype != dtype || build->inputs[input].rank > 4 ||
         !cpu_broadcast_strides(&build->inputs[input], 4, dims, out_strides))
         return cpu_unsupported(build, "the %s does not broadcast to the scores", name);
-    *out_input = (uint32_t)input;
+    *out_input = (int32_t)input;
     return GANTRY_OK;
 }
 

@@ -229,3 +229,59 @@ Test(kernels_attention, a_mask_larger_than_the_scores_is_refused)
     cr_expect_eq(fixture_make(f), GANTRY_UNSUPPORTED);
     fixture_close(f);
 }
+
+/* A product over nothing is 0, also one of probabilities with no values. */
+Test(kernels_attention, without_keys_the_result_is_zero)
+{
+    static const int64_t q_axes[] = {0, 0, 1, 2, 3, -1, 0}, k_axes[] = {1, 0, 1, 2, 3, -1, 0};
+    for (int64_t queries = 1; queries <= 9; queries += 4) {
+        int64_t q_dims[] = {1, 2, queries, 8}, k_dims[] = {1, 2, 0, 8};
+        float x[2 * 9 * 8];
+        fixture_fill(x, 2 * 9 * 8, -1, 1, 1);
+        fixture *f = fixture_open("gantry", "Attention", 1);
+        fixture_input(f, GANTRY_FLOAT32, 4, q_dims, x);
+        fixture_input(f, GANTRY_FLOAT32, 4, k_dims, x);
+        fixture_ints(f, "q", 7, q_axes);
+        fixture_ints(f, "k", 7, k_axes);
+        fixture_ints(f, "v", 7, k_axes);
+        fixture_output(f, GANTRY_FLOAT32, 4, q_dims);
+        cr_assert_eq(fixture_run(f), GANTRY_OK, "%s", f->error.message);
+        for (int64_t k = 0; k < 2 * queries * 8; k++)
+            cr_assert_eq(((float *)f->out_data[0])[k], 0);
+        fixture_close(f);
+    }
+}
+
+/* softmax(x x^T + x) x: the mask is input 0, as the queries are. */
+Test(kernels_attention, queries_may_be_the_mask)
+{
+    enum { N = 8 };
+    static const int64_t axes[] = {0, 0, 1, 2, 3, -1, 0}, dims[] = {1, 1, N, N};
+    float x[N * N], weights[N];
+    fixture_fill(x, N * N, -1, 1, 1);
+    fixture *f = fixture_open("gantry", "Attention", 1);
+    fixture_input(f, GANTRY_FLOAT32, 4, dims, x);
+    fixture_ints(f, "q", 7, axes);
+    fixture_ints(f, "k", 7, axes);
+    fixture_ints(f, "v", 7, axes);
+    fixture_int(f, "mask", 0);
+    fixture_output(f, GANTRY_FLOAT32, 4, dims);
+    cr_assert_eq(fixture_run(f), GANTRY_OK, "%s", f->error.message);
+    for (int q = 0; q < N; q++) {
+        float sum = 0;
+        for (int k = 0; k < N; k++) {
+            weights[k] = x[q * N + k];
+            for (int d = 0; d < N; d++)
+                weights[k] += x[q * N + d] * x[k * N + d];
+            weights[k] = expf(weights[k]);
+            sum += weights[k];
+        }
+        for (int e = 0; e < N; e++) {
+            float wanted = 0;
+            for (int k = 0; k < N; k++)
+                wanted += weights[k] / sum * x[k * N + e];
+            cr_assert(fabsf(((float *)f->out_data[0])[q * N + e] - wanted) < 2e-6f);
+        }
+    }
+    fixture_close(f);
+}
