@@ -116,25 +116,9 @@ static bool should_join_blocked(const cpu_places *places, const cpu_build *build
     return gained > 0;
 }
 
-static gantry_status make_joined(cpu_build *build, const cpu_group *group, cpu_kernel *out_kernel)
-{
-    cpu_build shown = *build;
-    const cpu_provider *provider = build->provider;
-    uint32_t rank = build->outputs[0].rank;
-    shown.inputs = gt_arena_copy(build->scratch, build->inputs, build->input_count * sizeof(cpu_tensor));
-    shown.outputs = gt_arena_copy(build->scratch, build->outputs, sizeof(cpu_tensor));
-    if (!shown.inputs || !shown.outputs)
-        return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-    for (uint32_t k = 0; k < build->input_count; k++) {
-        build->inputs[k].layout = CPU_NCHW16C;
-        show_blocked(provider, &shown.inputs[k], rank);
-    }
-    build->outputs[0].layout = CPU_NCHW16C;
-    show_blocked(provider, &shown.outputs[0], rank);
-    return group->row->make(&shown, out_kernel);
-}
-
-static gantry_status make_blocked(cpu_build *build, const cpu_group *group, cpu_kernel *out_kernel)
+/* joins: all operands are blocked. */
+static gantry_status make_blocked(cpu_build *build, const cpu_group *group, bool joins,
+                                  cpu_kernel *out_kernel)
 {
     cpu_build shown = *build;
     const cpu_provider *provider = build->provider;
@@ -146,7 +130,7 @@ static gantry_status make_blocked(cpu_build *build, const cpu_group *group, cpu_
     for (uint32_t k = 0; k < build->input_count; k++) {
         if (!build->inputs[k].present)
             continue;
-        operand_role role = role_of(provider, &build->inputs[k], &build->outputs[0]);
+        operand_role role = joins ? ROLE_BLOCKED : role_of(provider, &build->inputs[k], &build->outputs[0]);
         if (role == ROLE_SCALAR)
             continue;
         if (role == ROLE_BLOCKED)
@@ -162,9 +146,9 @@ gantry_status cpu_layout_make(const cpu_places *places, cpu_build *build, const 
                               cpu_kernel *out_kernel)
 {
     if ((group->row->flags & CPU_ROW_ANY_LAYOUT) && should_run_blocked(places, build, group))
-        return make_blocked(build, group, out_kernel);
+        return make_blocked(build, group, false, out_kernel);
     if (should_join_blocked(places, build, group))
-        return make_joined(build, group, out_kernel);
+        return make_blocked(build, group, true, out_kernel);
     if (group->row->flags & CPU_ROW_PICKS_LAYOUT)
         for (uint32_t k = 0; k < build->input_count; k++)
             if (build->inputs[k].present &&
