@@ -6,8 +6,6 @@
 #include "conv_tile.h"
 #include "program.h"
 
-#include <omp.h>
-
 #define PADDED_BYTES (24 << 10) /* of a padded plane that stays in the level-1 cache with its results */
 
 typedef struct depthwise {
@@ -112,8 +110,7 @@ static void compute_bands(void *arg, int64_t begin, int64_t end)
     const depthwise *d = job->d;
     const cpu_window *w = &d->window;
     int64_t lanes = d->tiles->lanes;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *copy = (float *)((char *)job->call->scratch + (size_t)thread * d->scratch_bytes);
+    float *copy = cpu_thread_scratch(job->call, d->scratch_bytes);
     for (int64_t at = begin; at < end; at++) {
         int64_t plane = at / d->bands, block = plane % d->blocks, row = at % d->bands * d->band_rows;
         int64_t end_row = row + d->band_rows < w->out[0] ? row + d->band_rows : w->out[0];

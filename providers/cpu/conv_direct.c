@@ -15,8 +15,6 @@
 #include "conv.h"
 #include "conv_tile.h"
 
-#include <omp.h>
-
 #define BLOCK_COLUMNS 960        /* output columns of a block: whole tiles of every instruction set */
 #define BAND_BYTES (192 << 10)   /* of copied input that stays in L2 beside the weights */
 #define MAX_BAND_BYTES (4 << 20) /* a single row that needs more is left to other kernels */
@@ -228,8 +226,7 @@ static void compute_bands(void *arg, int64_t begin, int64_t end)
     const direct_job *job = arg;
     const direct_state *s = job->state;
     int64_t plane = s->row.in * s->column.in;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *copy = (float *)((char *)job->call->scratch + (size_t)thread * s->band_bytes);
+    float *copy = cpu_thread_scratch(job->call, s->band_bytes);
     for (int64_t at = begin; at < end; at++) {
         int64_t image = at / s->blocks / s->bands;
         band b = {.n = image / s->conv.groups,

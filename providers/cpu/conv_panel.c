@@ -8,8 +8,6 @@
 #include "conv.h"
 #include "product.h"
 
-#include <omp.h>
-
 typedef struct panel_state {
     cpu_conv conv;
     int64_t k; /* channels of a group times window */
@@ -133,6 +131,11 @@ static void multiply(const panel_state *s, const cpu_call *call, int64_t n, int6
     }
 }
 
+static size_t panel_bytes(const panel_state *s)
+{
+    return (size_t)s->k * CPU_PANEL * sizeof(float);
+}
+
 static void compute_panels(void *arg, int64_t begin, int64_t end)
 {
     const panel_job *job = arg;
@@ -141,8 +144,7 @@ static void compute_panels(void *arg, int64_t begin, int64_t end)
     int64_t pixels = cpu_window_product(c->window.out, c->window.rank);
     int64_t plane = cpu_window_product(c->window.in, c->window.rank);
     int64_t panels = (pixels + CPU_PANEL - 1) / CPU_PANEL;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *panel = (float *)job->call->scratch + (int64_t)thread * s->k * CPU_PANEL;
+    float *panel = cpu_thread_scratch(job->call, panel_bytes(s));
     for (int64_t at = begin; at < end; at++) {
         int64_t first = at % panels * CPU_PANEL, group = at / panels % c->groups, n = at / panels / c->groups;
         int64_t count = pixels - first < CPU_PANEL ? pixels - first : CPU_PANEL;
@@ -182,6 +184,6 @@ gantry_status cpu_conv_panel(cpu_build *build, const cpu_conv *conv, cpu_kernel 
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = out_kernel->flops < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
-    out_kernel->scratch_bytes = (size_t)out_kernel->threads * (size_t)s->k * CPU_PANEL * sizeof(float);
+    out_kernel->scratch_bytes = (size_t)out_kernel->threads * panel_bytes(s);
     return GANTRY_OK;
 }

@@ -8,8 +8,6 @@
 #include "conv.h"
 #include "product.h"
 
-#include <omp.h>
-
 #define TILE_ROWS 128 /* rows of a tile: 32 KB, so that it stays in L1 or next to it */
 
 typedef struct spread_state {
@@ -118,14 +116,19 @@ static void compute_block(const spread_state *s, const cpu_call *call, int64_t n
                         (n * c->out_channels + channel + m) * out, channel + m, 0);
 }
 
+/* A tile and a padded panel. */
+static size_t thread_bytes(const spread_state *s)
+{
+    return (size_t)(s->tile_rows + s->channels) * CPU_PANEL * sizeof(float);
+}
+
 /* Blocks of output channels never cross a group. */
 static void compute_blocks(void *arg, int64_t begin, int64_t end)
 {
     const spread_job *job = arg;
     const spread_state *s = job->state;
     int64_t blocks = (s->per + s->block - 1) / s->block;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *scratch = (float *)job->call->scratch + (int64_t)thread * (s->tile_rows + s->channels) * CPU_PANEL;
+    float *scratch = cpu_thread_scratch(job->call, thread_bytes(s));
     for (int64_t at = begin; at < end; at++) {
         int64_t inside = at % blocks * s->block, group = at / blocks % s->conv.groups;
         int64_t channels = s->per - inside < s->block ? s->per - inside : s->block;
@@ -190,7 +193,6 @@ gantry_status cpu_conv_panel_transposed(cpu_build *build, const cpu_conv *conv, 
     out_kernel->packed_inputs = 2;
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = out_kernel->flops < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
-    out_kernel->scratch_bytes =
-        (size_t)out_kernel->threads * (size_t)(s->tile_rows + s->channels) * CPU_PANEL * sizeof(float);
+    out_kernel->scratch_bytes = (size_t)out_kernel->threads * thread_bytes(s);
     return GANTRY_OK;
 }

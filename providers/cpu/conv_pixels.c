@@ -8,8 +8,6 @@
 #include "conv_loops.h"
 #include "program.h"
 
-#include <omp.h>
-
 typedef struct pixels {
     const cpu_conv_loops *loops;
     int64_t batch, in_channels, out_channels;
@@ -41,9 +39,9 @@ static int panel_vectors(const pixels *p, int64_t panel)
 }
 
 /* Of the longest run. */
-static int64_t sums_floats(const pixels *p)
+static size_t sums_bytes(const pixels *p)
 {
-    return p->run * p->loops->width * p->loops->max_panel;
+    return (size_t)(p->run * p->loops->width * p->loops->max_panel) * sizeof(float);
 }
 
 /* Rows of the window that are computed one after the other. */
@@ -111,8 +109,7 @@ static void compute_runs(void *arg, int64_t begin, int64_t end)
     const pixel_job *job = arg;
     const pixels *p = job->p;
     int64_t width = p->loops->width;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    pixel_run r = {.sums = (float *)job->call->scratch + thread * sums_floats(p)};
+    pixel_run r = {.sums = cpu_thread_scratch(job->call, sums_bytes(p))};
     for (int64_t at = begin; at < end; at++) {
         int64_t group = at % p->panel_groups, run = at / p->panel_groups;
         r.image = run / p->runs / p->rows;
@@ -274,7 +271,7 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, pixels *p, cpu
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = threads;
-    out_kernel->scratch_bytes = (size_t)(threads * sums_floats(p)) * sizeof(float);
+    out_kernel->scratch_bytes = (size_t)threads * sums_bytes(p);
     out_kernel->packed_inputs = 2;
     build->inputs[0].layout = CPU_NCHW16C;
     build->outputs[0].layout = p->plain ? CPU_PLAIN : CPU_NCHW16C;

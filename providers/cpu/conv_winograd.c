@@ -8,7 +8,6 @@
 #include "program.h"
 
 #include <math.h>
-#include <omp.h>
 
 #define LANES 16       /* at most, of any table */
 #define MAX_WEIGHTS 36 /* of any scheme */
@@ -105,7 +104,8 @@ static int64_t odd_lines(int64_t floats)
 }
 
 typedef struct cuts {
-    int64_t v_block, v_point, m_point, thread_floats;
+    int64_t v_block, v_point, m_point;
+    size_t thread_bytes;
 } cuts;
 
 static cuts cuts_of(const winograd *w, int width)
@@ -114,7 +114,7 @@ static cuts cuts_of(const winograd *w, int width)
     cuts c = {.v_block = w->block_tiles * width};
     c.v_point = odd_lines(w->in_vectors * c.v_block);
     c.m_point = odd_lines(w->block_tiles * widest * width);
-    c.thread_floats = points_of(w) * (c.v_point + c.m_point);
+    c.thread_bytes = (size_t)(points_of(w) * (c.v_point + c.m_point)) * sizeof(float);
     return c;
 }
 
@@ -241,8 +241,7 @@ static void compute_items(void *arg, int64_t begin, int64_t end)
     const winograd_job *job = arg;
     const winograd_state *s = job->state;
     const winograd *w = &s->w;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *v = (float *)job->call->scratch + thread * s->cuts.thread_floats;
+    float *v = cpu_thread_scratch(job->call, s->cuts.thread_bytes);
     float *m = v + points_of(w) * s->cuts.v_point;
     for (int64_t at = begin; at < end; at++) {
         int64_t block = at / w->panel_groups, group = at % w->panel_groups;
@@ -456,7 +455,7 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = threads;
-    out_kernel->scratch_bytes = (size_t)(threads * s->cuts.thread_floats) * sizeof(float);
+    out_kernel->scratch_bytes = (size_t)threads * s->cuts.thread_bytes;
     out_kernel->packed_inputs = 2;
     build->inputs[0].layout = build->outputs[0].layout = CPU_NCHW16C;
     return cpu_conv_finish_bind(build, conv, width, &w->finish, out_kernel);

@@ -14,7 +14,6 @@
 #include "program.h"
 
 #include <math.h>
-#include <omp.h>
 
 #define TILE 4
 #define MAX_TAPS 5
@@ -41,7 +40,7 @@ typedef struct row_state {
     int64_t tiles, blocks, block_tiles; /* of a row */
     int64_t panel_groups;               /* shares of the panels that threads take */
     const float *weights;
-    size_t thread_floats;
+    size_t thread_bytes;
     cpu_conv_finish finish;
 } row_state;
 
@@ -229,9 +228,7 @@ static void compute_stretches(void *arg, int64_t begin, int64_t end)
     const row_job *job = arg;
     const row_state *s = job->s;
     int64_t width = s->loops->width;
-    int thread = job->call->threads > 1 ? omp_get_thread_num() : 0;
-    float *scratch = (float *)job->call->scratch + (size_t)thread * s->thread_floats;
-    stretch t = {.v = scratch,
+    stretch t = {.v = cpu_thread_scratch(job->call, s->thread_bytes),
                  .in_plane = s->image_rows * s->in_columns * width,
                  .out_plane = s->image_rows * s->out_columns * width};
     t.m = t.v + s->points * s->in_vectors * s->block_tiles * width;
@@ -328,8 +325,8 @@ static void plan(row_state *s, int threads)
         s->blocks = (s->blocks + threads - 1) / threads * threads;
     s->block_tiles = (s->tiles + s->blocks - 1) / s->blocks;
     s->blocks = (s->tiles + s->block_tiles - 1) / s->block_tiles;
-    s->thread_floats =
-        (size_t)((s->points * (s->in_vectors + s->loops->max_panel) + TILE) * s->block_tiles * width);
+    s->thread_bytes = sizeof(float) * (size_t)((s->points * (s->in_vectors + s->loops->max_panel) + TILE) *
+                                               s->block_tiles * width);
 }
 
 static gantry_status make(cpu_build *build, const cpu_conv *conv, row_state *s, cpu_kernel *out_kernel)
@@ -348,7 +345,7 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, row_state *s, 
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->flops = cpu_conv_flops(conv);
     out_kernel->threads = build->threads;
-    out_kernel->scratch_bytes = (size_t)build->threads * s->thread_floats * sizeof(float);
+    out_kernel->scratch_bytes = (size_t)build->threads * s->thread_bytes;
     build->inputs[0].layout = build->outputs[0].layout = CPU_NCHW16C;
     return cpu_conv_finish_bind(build, conv, width, &s->finish, out_kernel);
 }

@@ -129,7 +129,7 @@ typedef struct cpu_post {
 
 typedef struct cpu_provider cpu_provider; /* provider.c */
 
-/* What a maker sees. Weights it packs go through cpu_packed so that several shapes share them. */
+/* What a maker sees. Weights it packs go through cpu_pack so that several shapes share them. */
 typedef struct cpu_build {
     cpu_provider *provider;
     const gantry_host *host;
@@ -236,6 +236,9 @@ const cpu_op_row *cpu_find_op(const char *domain, const char *op);
  */
 void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
                   void (*body)(void *arg, int64_t begin, int64_t end), void *arg);
+/* For such a body: the calling thread's own part of call->scratch, which holds `bytes` for each of
+ * call->threads. */
+void *cpu_thread_scratch(const cpu_call *call, size_t bytes);
 
 /* Copies into memory that nobody has touched, on that many threads. */
 void cpu_copy_fresh(int threads, void *to, const void *from, size_t bytes);

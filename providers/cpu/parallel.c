@@ -2,6 +2,8 @@
  * all threads fill, since the kernel clears each page for the one that touches it first. */
 #include "cpu.h"
 
+#include <omp.h>
+
 void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
                   void (*body)(void *arg, int64_t begin, int64_t end), void *arg)
 {
@@ -21,6 +23,13 @@ void cpu_parallel(const cpu_call *call, int64_t count, int64_t chunk,
         int64_t begin = k * chunk;
         body(arg, begin, count - begin < chunk ? count : begin + chunk);
     }
+}
+
+/* A loop of one chunk runs on the calling thread, whose number may be one of the application's own region. */
+void *cpu_thread_scratch(const cpu_call *call, size_t bytes)
+{
+    int thread = omp_get_thread_num();
+    return (char *)call->scratch + (thread < call->threads ? (size_t)thread : 0) * bytes;
 }
 
 #define HUGE_PAGE_BYTES ((int64_t)2 << 20) /* two threads in one page wait for each other */
