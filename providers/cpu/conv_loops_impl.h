@@ -1,6 +1,7 @@
 /* The loops of conv_loops.h for one instruction set. The including file sets the target before any header,
  * and defines LOOPS_NAME, LOOPS_ISA, LOOPS_WIDTH, LOOPS_VECTOR, VEC(intrinsic), LOOPS_PANEL (vectors of the
- * widest panel) and WINO_ROWS_n (tiles that are multiplied at a time with n vectors of weights). */
+ * widest panel), most_tiles (multiplied at a time, by vectors of the panel) and LOOPS_SHAPES(X), which lists
+ * X(tiles, vectors) for all of them. */
 #include "conv_loops.h"
 
 typedef LOOPS_VECTOR vf;
@@ -465,23 +466,32 @@ INLINE void output_4_of_6(const vf *m, vf *y)
     y[3] = fma3(all(2.0f * SQRT_2), d2, fma3(all(0.5f * SQRT_HALF), d1, m[5]));
 }
 
-static bool output_4(const cpu_conv_finish *f, const float *m, int64_t m_point, const cpu_conv_target *t)
+typedef void (*output_line_fn)(const vf *m, vf *y);
+
+/* `points` of each side become 4. */
+INLINE bool output_tile_4(const int points, const output_line_fn line, const cpu_conv_finish *f,
+                          const float *m, int64_t m_point, const cpu_conv_target *t)
 {
-    vf half[4][6], y[4][4];
-    EACH (j, 6) {
-        vf column[6], out[4];
-        EACH (i, 6)
-            column[i] = load(m + (i * 6 + j) * m_point);
-        output_4_of_6(column, out);
+    vf half[4][9], y[4][4];
+    EACH (j, points) {
+        vf column[9], out[4];
+        EACH (i, points)
+            column[i] = load(m + (i * points + j) * m_point);
+        line(column, out);
         EACH (i, 4)
             half[i][j] = out[i];
     }
     EACH (i, 4)
-        output_4_of_6(half[i], y[i]);
+        line(half[i], y[i]);
     if (!all_finite(4, y))
         return false;
     finish(f, 4, y, t);
     return true;
+}
+
+static bool output_4(const cpu_conv_finish *f, const float *m, int64_t m_point, const cpu_conv_target *t)
+{
+    return output_tile_4(6, output_4_of_6, f, m, m_point, t);
 }
 
 static bool output_2(const cpu_conv_finish *f, const float *m, int64_t m_point, const cpu_conv_target *t)
@@ -515,21 +525,7 @@ INLINE void output_4_of_9(const vf *m, vf *y)
 static bool output_4_stride_2(const cpu_conv_finish *f, const float *m, int64_t m_point,
                               const cpu_conv_target *t)
 {
-    vf half[4][9], y[4][4];
-    EACH (j, 9) {
-        vf column[9], out[4];
-        EACH (i, 9)
-            column[i] = load(m + (i * 9 + j) * m_point);
-        output_4_of_9(column, out);
-        EACH (i, 4)
-            half[i][j] = out[i];
-    }
-    EACH (i, 4)
-        output_4_of_9(half[i], y[i]);
-    if (!all_finite(4, y))
-        return false;
-    finish(f, 4, y, t);
-    return true;
+    return output_tile_4(9, output_4_of_9, f, m, m_point, t);
 }
 
 /* ---- by the definition ----------------------------------------------------------------------- */
