@@ -16,18 +16,6 @@ static const int most_tiles[LOOPS_PANEL + 1] = {0, 10, 6};
 #define LOOPS_SHAPES_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #define LOOPS_SHAPES(X) LOOPS_SHAPES_1(X) LOOPS_SHAPES_2(X)
 
-static inline __m256 round_even(__m256 x)
-{
-    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/* n: whole numbers; x about 1, and n so that no exponent overflows */
-static inline __m256 times_power_of_2(__m256 x, __m256 n)
-{
-    __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), shift));
-}
-
 #include "conv_loops_impl.h"
 #else
 typedef int cpu_conv_loops_no_avx2;

@@ -22,17 +22,6 @@ static const int most_tiles[LOOPS_PANEL + 1] = {0, 14, 12, 8, 6};
 #define LOOPS_SHAPES_4(X) X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4)
 #define LOOPS_SHAPES(X) LOOPS_SHAPES_1(X) LOOPS_SHAPES_2(X) LOOPS_SHAPES_3(X) LOOPS_SHAPES_4(X)
 
-static inline __m512 round_even(__m512 x)
-{
-    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/* n: whole numbers */
-static inline __m512 times_power_of_2(__m512 x, __m512 n)
-{
-    return _mm512_scalef_ps(x, n);
-}
-
 #include "conv_loops_impl.h"
 #else
 typedef int cpu_conv_loops_no_avx512;

@@ -4,9 +4,13 @@
  * X(tiles, vectors) for all of them. */
 #include "conv_loops.h"
 
-typedef LOOPS_VECTOR vf;
-
 #define W LOOPS_WIDTH
+
+typedef LOOPS_VECTOR vf;
+typedef int32_t vi __attribute__((vector_size(W * 4)));
+#define VECTOR_LANES W
+#include "vector_exp.h"
+
 #define INLINE static inline __attribute__((always_inline))
 /* A loop whose count is known when this is compiled. Sanitizers check every load and store: unrolled, that
  * takes the compiler minutes. */
@@ -273,25 +277,11 @@ static void input_4_stride_2(const cpu_conv_source *s, const float *x, float *v,
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* exp(x), right to 1 ulp: 2^n times a polynomial on +-ln(2)/2. Beyond +-88 it stays what it is there. */
-INLINE vf exp_of(vf x)
-{
-    x = clamp(all(-88.0f), all(88.0f), x);
-    vf n = round_even(VEC(mul_ps)(x, all(1.44269504f)));
-    vf r = fnma3(n, all(1.42860677e-6f), fnma3(n, all(0.693145752f), x));
-    vf p = fma3(all(1.392625083e-3f), r, all(8.363232884e-3f));
-    p = fma3(p, r, all(4.166655421e-2f));
-    p = fma3(p, r, all(1.666657667e-1f));
-    p = fma3(p, r, all(0.5f));
-    p = fma3(p, VEC(mul_ps)(r, r), r);
-    return times_power_of_2(add(p, all(1.0f)), n);
-}
-
 /* `kind` is known when this is compiled. */
 INLINE vf activate(const cpu_conv_activation kind, vf low, vf high, vf x)
 {
     if (kind == CPU_CONV_SILU)
-        return VEC(div_ps)(x, add(all(1.0f), exp_of(sub(all(0.0f), x))));
+        return vector_silu(x, 1.0f);
     if (kind == CPU_CONV_HARD_SWISH)
         return VEC(mul_ps)(x, clamp(all(0.0f), all(1.0f), fma3(x, all(1.0f / 6.0f), all(0.5f))));
     return clamp(low, high, x);

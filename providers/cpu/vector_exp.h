@@ -36,17 +36,26 @@ VECTOR_INLINE vf vector_scale(vf x, vf n)
     return _mm512_scalef_ps(x, n);
 }
 #else
-#if defined(__FMA__) && VECTOR_LANES == 8
+#if defined(__AVX2__) && defined(__FMA__) && VECTOR_LANES == 8
 VECTOR_INLINE vf vector_multiply_add(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
+}
+
+VECTOR_INLINE vf vector_clamp(vf x, float low, float high)
+{
+    return _mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), x));
+}
+
+VECTOR_INLINE vf vector_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 #else
 VECTOR_INLINE vf vector_multiply_add(vf a, vf b, vf c)
 {
     return a * b + c;
 }
-#endif
 
 VECTOR_INLINE vf vector_clamp(vf x, float low, float high)
 {
@@ -60,6 +69,7 @@ VECTOR_INLINE vf vector_round(vf x)
 {
     return (x + 12582912.0f) - 12582912.0f;
 }
+#endif
 
 /* x * 2^n in two steps, so that results below the smallest normal number are rounded once. */
 VECTOR_INLINE vf vector_scale(vf x, vf n)
