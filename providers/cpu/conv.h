@@ -53,4 +53,10 @@ static inline double cpu_conv_flops(const cpu_conv *c)
            (double)cpu_window_product(plane, w->rank) * (double)cpu_window_product(w->kernel, w->rank);
 }
 
+/* Threads worth using: one for small work. */
+static inline int cpu_conv_threads(const cpu_build *build, const cpu_conv *conv)
+{
+    return cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+}
+
 #endif

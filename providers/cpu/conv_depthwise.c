@@ -4,6 +4,7 @@
  * edges are computed pixel by pixel. */
 #include "conv_loops.h"
 #include "conv_tile.h"
+#include "kernels.h"
 #include "program.h"
 
 #define PADDED_BYTES (24 << 10) /* of a padded plane that stays in the level-1 cache with its results */
@@ -26,15 +27,10 @@ typedef struct depthwise_job {
     const cpu_call *call;
 } depthwise_job;
 
-static int64_t clamped(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 /* How many of the taps before `from` + tap * dilation lie before position 0, or before `extent`. */
 static int64_t taps_before(int64_t from, int64_t extent, int64_t dilation, int64_t kernel)
 {
-    return clamped((extent - from + dilation - 1) / dilation, 0, kernel);
+    return cpu_clamp64((extent - from + dilation - 1) / dilation, 0, kernel);
 }
 
 /* ---- one plane ------------------------------------------------------------------------------- */
@@ -182,19 +178,20 @@ static void plan(depthwise *d, int threads)
 {
     const cpu_window *w = &d->window;
     int64_t range = cpu_window_range(w, 1);
-    d->first = clamped((w->pad[1] + w->stride[1] - 1) / w->stride[1], 0, w->out[1]);
+    d->first = cpu_clamp64((w->pad[1] + w->stride[1] - 1) / w->stride[1], 0, w->out[1]);
     int64_t room = w->in[1] + w->pad[1] - range;
-    d->last = clamped(room < 0 ? 0 : room / w->stride[1] + 1, d->first, w->out[1]);
+    d->last = cpu_clamp64(room < 0 ? 0 : room / w->stride[1] + 1, d->first, w->out[1]);
     plan_padding(d);
     int64_t planes = d->batch * d->blocks;
-    d->bands = threads > 1 && !d->padded[1] ? clamped((4 * threads + planes - 1) / planes, 1, w->out[0]) : 1;
+    d->bands =
+        threads > 1 && !d->padded[1] ? cpu_clamp64((4 * threads + planes - 1) / planes, 1, w->out[0]) : 1;
     d->band_rows = (w->out[0] + d->bands - 1) / d->bands;
     d->bands = (w->out[0] + d->band_rows - 1) / d->band_rows;
 }
 
 static gantry_status make(cpu_build *build, const cpu_conv *conv, depthwise *d, cpu_kernel *out_kernel)
 {
-    int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int threads = cpu_conv_threads(build, conv);
     plan(d, threads);
     d->run = d->tiles->depthwise[d->finish.activation == CPU_CONV_SILU];
     pack_job job = {d, build->inputs[1].data};

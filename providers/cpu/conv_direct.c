@@ -14,6 +14,7 @@
  * Works for one and two spatial dims in plain layouts, with any stride, dilation, padding and group. */
 #include "conv.h"
 #include "conv_tile.h"
+#include "kernels.h"
 
 #define BLOCK_COLUMNS 960        /* output columns of a block: whole tiles of every instruction set */
 #define BAND_BYTES (192 << 10)   /* of copied input that stays in L2 beside the weights */
@@ -54,11 +55,6 @@ typedef struct band {
     int64_t row, rows, column, columns;
 } band;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- the band -------------------------------------------------------------------------------- */
 
 #define PHASE_BLOCK 16 /* phases written at a time: their lines of memory stay in L1 */
@@ -88,11 +84,11 @@ static void copy_phases(const direct_state *s, const float *row, int64_t column,
 {
     int64_t step = s->column.stride, count = s->phase_floats, width = s->column.in;
     for (int64_t p = 0; p < step; p += PHASE_BLOCK, target += PHASE_BLOCK * count) {
-        int64_t phases = smaller(PHASE_BLOCK, step - p), from = column + p;
+        int64_t phases = cpu_min64(PHASE_BLOCK, step - p), from = column + p;
         int64_t begin = from < 0 ? (-from + step - 1) / step : 0;
         int64_t end = width >= from + phases ? (width - from - phases) / step + 1 : 0;
-        begin = smaller(begin, count);
-        end = smaller(end > begin ? end : begin, count);
+        begin = cpu_min64(begin, count);
+        end = cpu_min64(end > begin ? end : begin, count);
         copy_edge(row, from, step, phases, 0, begin, width, target, count);
         copy_inside(row + from, step, phases, begin, end, target, count);
         copy_edge(row, from, step, phases, end, count, width, target, count);
@@ -154,7 +150,7 @@ static void run_tile(const direct_state *s, cpu_conv_tile tile, const float *x, 
                      int64_t channels, float *y, int64_t y_row)
 {
     for (int64_t t = 0; t < s->taps; t += DEPTH)
-        tile(x, s->offsets + t, smaller(DEPTH, s->taps - t), weights + t * channels, y, y_row, t > 0);
+        tile(x, s->offsets + t, cpu_min64(DEPTH, s->taps - t), weights + t * channels, y, y_row, t > 0);
 }
 
 /* `columns` columns of one output row, for a piece of the output channels of which the first `kept` are
@@ -168,7 +164,7 @@ static void compute_row(const direct_state *s, const float *x, const float *weig
     int64_t channels = (int64_t)1 << log2, lanes = s->tiles->lanes;
     for (int64_t at = 0; at < columns;) {
         int width = width_for(tiles, (columns - at + lanes - 1) / lanes);
-        int64_t count = cpu_conv_tile_vectors[width] * lanes, left = smaller(count, columns - at);
+        int64_t count = cpu_conv_tile_vectors[width] * lanes, left = cpu_min64(count, columns - at);
         if (left == count && kept == channels) {
             run_tile(s, tiles[width], x + at, weights, channels, y + at, y_row);
         } else {
@@ -195,7 +191,7 @@ static void compute_folds(const direct_state *s, const cpu_call *call, const ban
     float *y = (float *)call->outputs[0] +
                ((b->n * s->conv.out_channels + channel) * s->row.out + b->row) * s->column.out + b->column;
     for (int64_t r = 0; r < b->rows; r += s->fold) {
-        int64_t kept = smaller(s->fold, b->rows - r);
+        int64_t kept = cpu_min64(s->fold, b->rows - r);
         compute_row(s, x + r * s->row_floats, s->weights + channel * s->taps * s->fold, 1, kept,
                     y + r * s->column.out, s->column.out, b->columns);
         for (int64_t k = 0; k < kept; k++)
@@ -233,8 +229,8 @@ static void compute_bands(void *arg, int64_t begin, int64_t end)
                   .group = image % s->conv.groups,
                   .row = at / s->blocks % s->bands * s->band_rows,
                   .column = at % s->blocks * s->block_columns};
-        b.rows = smaller(s->band_rows, s->row.out - b.row);
-        b.columns = smaller(s->block_columns, s->column.out - b.column);
+        b.rows = cpu_min64(s->band_rows, s->row.out - b.row);
+        b.columns = cpu_min64(s->block_columns, s->column.out - b.column);
         copy_band(s, (const float *)job->call->inputs[0] + image * s->channels * plane, &b, copy);
         (s->fold > 1 ? compute_folds : compute_band)(s, job->call, &b, copy);
     }
@@ -259,7 +255,7 @@ static axis axis_of(const cpu_window *w, uint32_t k)
 static bool plan_bands(direct_state *s, int threads)
 {
     int64_t lanes = s->tiles->lanes, range = window_range(s);
-    s->block_columns = smaller(s->column.out, BLOCK_COLUMNS);
+    s->block_columns = cpu_min64(s->column.out, BLOCK_COLUMNS);
     s->blocks = (s->column.out + s->block_columns - 1) / s->block_columns;
     s->phase_floats = (s->block_columns + lanes - 1) / lanes * lanes +
                       (s->column.kernel - 1) * s->column.dilation / s->column.stride;
@@ -272,7 +268,7 @@ static bool plan_bands(direct_state *s, int threads)
     int64_t images = s->conv.batch * s->conv.groups * s->blocks;
     int64_t wanted = (BANDS_PER_THREAD * threads + images - 1) / images; /* bands of an image */
     int64_t even = threads > 1 ? (s->row.out + wanted - 1) / wanted : s->row.out;
-    int64_t band_rows = smaller(s->row.out, smaller(even, fitting > least ? fitting : least));
+    int64_t band_rows = cpu_min64(s->row.out, cpu_min64(even, fitting > least ? fitting : least));
     s->band_rows = (band_rows + s->fold - 1) / s->fold * s->fold;
     s->bands = (s->row.out + s->band_rows - 1) / s->band_rows;
     s->input_rows = (s->band_rows - s->fold) * s->row.stride + range;
@@ -385,7 +381,7 @@ gantry_status cpu_conv_direct(cpu_build *build, const cpu_conv *conv, cpu_kernel
     s->fold = folds ? 2 : 1;
     s->window_rows = s->row.kernel + s->fold - 1;
     s->taps = s->channels * s->window_rows * s->column.kernel;
-    int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int threads = cpu_conv_threads(build, conv);
     if (!plan_bands(s, threads))
         return GANTRY_UNSUPPORTED;
     GT_TRY(prepare(build, s));

@@ -161,7 +161,7 @@ gantry_status cpu_conv_dnnl(cpu_build *build, const cpu_conv *conv, cpu_kernel *
 {
     if (!cpu_dnnl_engine(build) || !build->inputs[1].constant)
         return GANTRY_UNSUPPORTED;
-    int residual, threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int residual, threads = cpu_conv_threads(build, conv);
     descriptors best = {0};
     candidate layouts;
     dnnl_primitive_attr_t attributes = cpu_dnnl_attributes(build, &residual);

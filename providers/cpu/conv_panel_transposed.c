@@ -192,7 +192,7 @@ gantry_status cpu_conv_panel_transposed(cpu_build *build, const cpu_conv *conv, 
     out_kernel->accumulate = GANTRY_FLOAT32;
     out_kernel->packed_inputs = 2;
     out_kernel->flops = cpu_conv_flops(conv);
-    out_kernel->threads = out_kernel->flops < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    out_kernel->threads = cpu_conv_threads(build, conv);
     out_kernel->scratch_bytes = (size_t)out_kernel->threads * thread_bytes(s);
     return GANTRY_OK;
 }

@@ -256,7 +256,7 @@ static void cut(pixels *p, int threads)
 static gantry_status make(cpu_build *build, const cpu_conv *conv, pixels *p, cpu_kernel *out_kernel)
 {
     int width = p->loops->width;
-    int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int threads = cpu_conv_threads(build, conv);
     cut(p, threads);
     pack_job job = {p, build->inputs[1].data};
     uint64_t key = 0x504958454c000000u + (uint64_t)(p->plain << 8 | width); /* "PIXEL" */

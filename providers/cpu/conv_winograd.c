@@ -5,6 +5,7 @@
  * the panel's results are transformed back while they are in cache. The weights stream past in the order in
  * which they lie. */
 #include "conv_winograd.h"
+#include "kernels.h"
 #include "program.h"
 
 #include <math.h>
@@ -155,11 +156,6 @@ static void next_place(const winograd *w, tile_place *at)
     at->image++;
 }
 
-static int64_t clip(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 static cpu_conv_source source_of(const winograd *w, int width, const float *x, tile_place at)
 {
     int64_t row = at.row * w->scheme->stride - w->pad[0], side = w->scheme->inputs;
@@ -169,10 +165,10 @@ static cpu_conv_source source_of(const winograd *w, int width, const float *x, t
                              .first = (row * w->in[1] + column) * width,
                              .row = w->in[1] * width,
                              .plane = plane,
-                             .top = clip(-row, 0, side),
-                             .bottom = clip(w->in[0] - row, 0, side),
-                             .left = clip(-column, 0, side),
-                             .right = clip(w->in[1] - column, 0, side)};
+                             .top = cpu_clamp64(-row, 0, side),
+                             .bottom = cpu_clamp64(w->in[0] - row, 0, side),
+                             .left = cpu_clamp64(-column, 0, side),
+                             .right = cpu_clamp64(w->in[1] - column, 0, side)};
 }
 
 static cpu_conv_target target_of(const winograd *w, int width, const cpu_call *call, tile_place at,
@@ -183,8 +179,8 @@ static cpu_conv_target target_of(const winograd *w, int width, const cpu_call *c
                              .inputs = (const float *const *)call->inputs,
                              .offset = ((plane * w->out[0] + at.row) * w->out[1] + at.column) * width,
                              .row = w->out[1] * width,
-                             .rows = clip(w->out[0] - at.row, 0, w->scheme->tile),
-                             .columns = clip(w->out[1] - at.column, 0, w->scheme->tile),
+                             .rows = cpu_clamp64(w->out[0] - at.row, 0, w->scheme->tile),
+                             .columns = cpu_clamp64(w->out[1] - at.column, 0, w->scheme->tile),
                              .block = vector};
 }
 
@@ -441,7 +437,7 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, winograd_state
 {
     winograd *w = &s->w;
     int width = s->table->width;
-    int threads = cpu_conv_flops(conv) < 32.0 * CPU_TINY_ELEMENTS ? 1 : build->threads;
+    int threads = cpu_conv_threads(build, conv);
     cut(w, width, threads);
     s->cuts = cuts_of(w, width);
     pack_job weights = {w, width, build->inputs[1].data};

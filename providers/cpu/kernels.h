@@ -92,6 +92,11 @@ static inline int64_t cpu_max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static inline int64_t cpu_clamp64(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 static inline bool cpu_same_dims(const cpu_tensor *a, const cpu_tensor *b)
 {
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;

@@ -161,11 +161,6 @@ static gantry_status make_tile(cpu_build *build, cpu_kernel *out_kernel)
 
 /* ---- Slice ----------------------------------------------------------------------------------- */
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 typedef struct slice_axes {
     int64_t starts[GANTRY_MAX_RANK], ends[GANTRY_MAX_RANK], axes[GANTRY_MAX_RANK], steps[GANTRY_MAX_RANK];
     uint32_t count;
@@ -214,8 +209,8 @@ static gantry_status make_slice(cpu_build *build, cpu_kernel *out_kernel)
             return cpu_unsupported(build, "a step is 0");
         int64_t start = slice.starts[k] < 0 ? slice.starts[k] + extent : slice.starts[k];
         int64_t end = slice.ends[k] < 0 ? slice.ends[k] + extent : slice.ends[k];
-        start = step > 0 ? clamp(start, 0, extent) : clamp(start, 0, extent - 1);
-        end = step > 0 ? clamp(end, 0, extent) : clamp(end, -1, extent - 1);
+        start = step > 0 ? cpu_clamp64(start, 0, extent) : cpu_clamp64(start, 0, extent - 1);
+        end = step > 0 ? cpu_clamp64(end, 0, extent) : cpu_clamp64(end, -1, extent - 1);
         /* Steps may be as large as int64 is: only those below the extent are multiplied with anything. */
         uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
         int64_t span = step > 0 ? end - start : start - end;
@@ -356,11 +351,11 @@ static gantry_status trilu_run(const void *opaque, const cpu_call *call)
 {
     const trilu_state *state = opaque;
     int64_t shift = state->has_k ? cpu_load_int(state->k_dtype, call->inputs[1], 0) : 0;
-    shift = clamp(shift, -state->rows - 1, state->columns + 1);
+    shift = cpu_clamp64(shift, -state->rows - 1, state->columns + 1);
     for (int64_t k = 0; k < state->planes * state->rows; k++) {
         /* Upper keeps columns >= row + shift, lower those <= row + shift. */
         int64_t row = k % state->rows;
-        int64_t edge = clamp(row + shift + (state->upper ? 0 : 1), 0, state->columns);
+        int64_t edge = cpu_clamp64(row + shift + (state->upper ? 0 : 1), 0, state->columns);
         size_t begin = (size_t)(state->upper ? edge : 0),
                end = (size_t)(state->upper ? state->columns : edge);
         size_t bytes = state->element_bytes, offset = (size_t)k * (size_t)state->columns * bytes;
