@@ -330,9 +330,7 @@ static gantry_status scan_weights(void *arg, void *packed)
     return GANTRY_OK;
 }
 
-/* Weights so large that their transform overflows, or not finite, would spoil outputs that do not use them.
- * The answer is kept beside the packed weights: a new shape does not read all of them again. */
-static gantry_status check_weights(cpu_build *build, bool *out_tame)
+gantry_status cpu_conv_weights_tame(cpu_build *build, bool *out_tame)
 {
     cpu_tensor *weight = &build->inputs[1];
     const bool *tame =
@@ -479,6 +477,6 @@ gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kern
         !choose_scheme(&s->w, table->width, conv->window.stride[0]))
         return GANTRY_UNSUPPORTED;
     bool tame;
-    GT_TRY(check_weights(build, &tame));
+    GT_TRY(cpu_conv_weights_tame(build, &tame));
     return tame ? make(build, conv, s, out_kernel) : GANTRY_UNSUPPORTED;
 }

@@ -24,4 +24,9 @@
  * or the direct kernel is faster. */
 gantry_status cpu_conv_winograd(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel);
 
+/* Whether the weights (operand 1, constant float32) may be transformed: those so large that their transform
+ * overflows, or not finite, would spoil outputs that do not use them. The answer is kept beside the packed
+ * weights: a new shape does not read all of them again. GANTRY_RESOURCE when there is no memory for it. */
+gantry_status cpu_conv_weights_tame(cpu_build *build, bool *out_tame);
+
 #endif

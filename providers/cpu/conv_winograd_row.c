@@ -10,7 +10,7 @@
  *
  * Points 0, +-1, +-2, +-1/2 and infinity for five taps (0, +-3/4, +-3/2 and infinity for three): the entries
  * of A and B are exact in float32. Error against the direct sum: 2.4 (1.6) times as large, measured. */
-#include "conv_loops.h"
+#include "conv_winograd.h"
 #include "program.h"
 
 #include <math.h>
@@ -371,16 +371,6 @@ static const row_scheme *scheme_for(const cpu_build *build, const cpu_conv *c)
     return NULL;
 }
 
-/* Weights whose transform could overflow, or that are not finite, are left to the definition. */
-static bool weights_are_tame(const cpu_tensor *weight)
-{
-    const cpu_unaligned_f32 *g = weight->data;
-    bool tame = true;
-    for (int64_t k = 0; k < weight->count; k++)
-        tame = tame && fabsf(g[k]) < 1e30f;
-    return tame;
-}
-
 gantry_status cpu_conv_winograd_row(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
 {
     const cpu_conv_loops *loops = build->provider ? cpu_conv_loops_for(build->provider) : NULL;
@@ -403,8 +393,11 @@ gantry_status cpu_conv_winograd_row(cpu_build *build, const cpu_conv *conv, cpu_
                      .out_vectors = (conv->out_channels + loops->width - 1) / loops->width};
     s->rows = conv->batch * s->image_rows;
     s->panel_count = (s->out_vectors + loops->max_panel - 1) / loops->max_panel;
-    if (!cpu_conv_finish_read(build, conv, &s->finish) || s->finish.activation == CPU_CONV_POSTS ||
-        !weights_are_tame(&build->inputs[1]))
+    if (!cpu_conv_finish_read(build, conv, &s->finish) || s->finish.activation == CPU_CONV_POSTS)
+        return GANTRY_UNSUPPORTED;
+    bool tame;
+    GT_TRY(cpu_conv_weights_tame(build, &tame));
+    if (!tame)
         return GANTRY_UNSUPPORTED;
     make_scheme(s, scheme);
     return make(build, conv, s, out_kernel);
