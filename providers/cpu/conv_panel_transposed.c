@@ -179,8 +179,9 @@ gantry_status cpu_conv_panel_transposed(cpu_build *build, const cpu_conv *conv, 
     s->tile_rows = s->block * s->taps;
     s->posts = cpu_conv_posts(build, conv, &s->post_count);
     pack_job job = {s, build->inputs[1].data};
-    s->weights = cpu_pack(build, &build->inputs[1], 0x535052454144u /* "SPREAD" */,
-                          (size_t)build->inputs[1].count * sizeof(float), pack_weights, &job);
+    s->weights =
+        cpu_pack(build, &build->inputs[1], 0x5350524541440000u + (uint64_t)conv->groups, /* "SPREAD" */
+                 (size_t)build->inputs[1].count * sizeof(float), pack_weights, &job);
     if (!s->posts || !s->weights)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     for (uint32_t k = 0; k < build->input_count; k++)

@@ -259,7 +259,7 @@ static gantry_status make(cpu_build *build, const cpu_conv *conv, pixels *p, cpu
     int threads = cpu_conv_threads(build, conv);
     cut(p, threads);
     pack_job job = {p, build->inputs[1].data};
-    uint64_t key = 0x504958454c000000u + (uint64_t)(p->plain << 8 | width); /* "PIXEL" */
+    uint64_t key = 0x504958454c000000u + (uint64_t)(p->transposed << 9 | p->plain << 8 | width); /* "PIXEL" */
     size_t bytes =
         (size_t)(window_rows(p) * p->in_channels * p->out_vectors * p->spread * width) * sizeof(float);
     p->weights = cpu_pack(build, &build->inputs[1], key, bytes, pack_weights, &job);

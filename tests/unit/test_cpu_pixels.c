@@ -145,6 +145,45 @@ static void check_others(void)
     check((pixel_case){1, 32, 24, 8, 9, 1, 1, false, true, false, "Relu", "1x1"});
 }
 
+/* An autoencoder may decode with the weights that it encodes with: they are packed for each. */
+Test(cpu_pixels, weights_of_both_directions)
+{
+    enum { CHANNELS = 16, PIXELS = 12 };
+    const int64_t dims[4] = {1, CHANNELS, 3, 4}, w_dims[4] = {CHANNELS, CHANNELS, 1, 1};
+    float *x = filled(CHANNELS * PIXELS, 3), *w = filled(CHANNELS * CHANNELS, 4);
+    float y[2][CHANNELS * PIXELS], expected[2][CHANNELS * PIXELS];
+    test_net *net = test_net_open();
+    uint32_t in[2] = {test_value_add(net, GANTRY_FLOAT32, 4, dims),
+                      test_constant_add(net, GANTRY_FLOAT32, 4, w_dims, w)};
+    uint32_t values[3];
+    for (int k = 0; k < 3; k++)
+        values[k] = test_value_add(net, GANTRY_FLOAT32, 4, dims);
+    test_input(net, in[0]);
+    test_node_add(net, "", "Conv", 11, 2, in, 1, &values[0]);
+    test_node_add(net, "gantry", "Silu", 1, 1, &values[0], 1, &values[1]);
+    test_node_add(net, "", "ConvTranspose", 11, 2, in, 1, &values[2]);
+    test_output(net, values[1]);
+    test_output(net, values[2]);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y[0], y[1]}), GANTRY_OK, "%s",
+                 net->error.message);
+    for (int at = 0; at < CHANNELS * PIXELS; at++) {
+        double forward = 0, back = 0;
+        for (int c = 0; c < CHANNELS; c++) {
+            double pixel = (double)x[c * PIXELS + at % PIXELS];
+            forward += pixel * (double)w[at / PIXELS * CHANNELS + c];
+            back += pixel * (double)w[c * CHANNELS + at / PIXELS];
+        }
+        expected[0][at] = (float)activated("Silu", forward);
+        expected[1][at] = (float)back;
+    }
+    for (int k = 0; k < 2; k++)
+        cr_expect_lt(test_difference(y[k], expected[k], CHANNELS * PIXELS), 2e-5, "output %d", k);
+    cr_assert_eq(test_net_close(net), 0);
+    free(x);
+    free(w);
+}
+
 Test(cpu_pixels, widest)
 {
     check_all(16 - 2); /* 3 channels of 4 taps; 7 of 2 */
