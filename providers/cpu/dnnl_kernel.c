@@ -373,8 +373,9 @@ const void *cpu_dnnl_pack_from(cpu_build *build, const cpu_tensor *weight, const
                                const_dnnl_memory_desc_t plain, const_dnnl_memory_desc_t wanted)
 {
     reorder_job job = {cpu_dnnl_engine(build), plain, wanted, source, build->threads};
-    return cpu_pack(build, weight, cpu_dnnl_layout_key(wanted) ^ kind, dnnl_memory_desc_get_size(wanted),
-                    fill_reordered, &job);
+    /* Of plain, too: a square matrix as it is and its transpose want the same layout. */
+    uint64_t key = cpu_dnnl_layout_key(wanted) ^ 3 * cpu_dnnl_layout_key(plain) ^ kind;
+    return cpu_pack(build, weight, key, dnnl_memory_desc_get_size(wanted), fill_reordered, &job);
 }
 
 static dnnl_data_type_t type_of(gantry_dtype dtype)

@@ -74,3 +74,54 @@ Test(cpu_product, tiles_of_many_rows)
             for (int l = 0; l < 2; l++)
                 check_matmul(rows[i], columns[l], depths[j], true, 1 + (i + j) % 3);
 }
+
+/* One square constant, multiplied as it is and transposed: it is packed for each. */
+static void check_both_ways(int64_t m, int64_t n)
+{
+    float *x = malloc((size_t)(m * n) * 4), *w = malloc((size_t)(n * n) * 4),
+          *turned = malloc((size_t)(n * n) * 4);
+    float *y[2], *expected[2];
+    for (int k = 0; k < 2; k++) {
+        y[k] = malloc((size_t)(m * n) * 4);
+        expected[k] = malloc((size_t)(m * n) * 4);
+    }
+    test_fill(x, m * n, 1);
+    test_fill(w, n * n, 2);
+    for (int64_t k = 0; k < n * n; k++)
+        turned[k] = w[k % n * n + k / n];
+    naive(x, w, expected[0], m, n, n);
+    naive(x, turned, expected[1], m, n, n);
+    test_net *net = test_net_open();
+    uint32_t in[2] = {test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){m, n}),
+                      test_constant_add(net, GANTRY_FLOAT32, 2, (int64_t[]){n, n}, w)};
+    uint32_t out[2];
+    for (int k = 0; k < 2; k++)
+        out[k] = test_value_add(net, GANTRY_FLOAT32, 2, (int64_t[]){m, n});
+    test_input(net, in[0]);
+    test_output(net, out[0]);
+    test_output(net, out[1]);
+    test_node_add(net, "", "MatMul", 13, 2, in, 1, &out[0]);
+    test_node_add(net, "", "Gemm", 13, 2, in, 1, &out[1]);
+    test_int(net, "transB", 1);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y[0], y[1]}), GANTRY_OK, "%s",
+                 net->error.message);
+    for (int k = 0; k < 2; k++) {
+        cr_expect_lt(test_difference(y[k], expected[k], m * n), 1e-4, "m %d n %d transposed %d: %s", (int)m,
+                     (int)n, k, net->recorder.kernels[k]);
+        free(y[k]);
+        free(expected[k]);
+    }
+    cr_assert_eq(test_net_close(net), 0);
+    free(x);
+    free(w);
+    free(turned);
+}
+
+Test(cpu_product, one_constant_both_ways)
+{
+    static const int64_t rows[] = {1, 2, 4, 16, 48, 200}, sizes[] = {16, 64, 96, 256};
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 4; j++)
+            check_both_ways(rows[i], sizes[j]);
+}
