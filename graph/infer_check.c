@@ -1,19 +1,16 @@
 /* Is a node what the operator table says: version, number of inputs and outputs, attributes, types. */
 #include "infer_rules.h"
 
-/* The newest opset whose definitions the operator table was made from. */
-#define NEWEST_OPSET 28
-
 static gantry_status check_version(gt_infer *infer)
 {
     const gt_op *op = infer->node->op;
     gt_node *node = infer->node;
-    if (node->opset > NEWEST_OPSET && !op->domain[0])
+    if (node->opset > GT_NEWEST_OPSET && !op->domain[0])
         return gt_fail(
             infer->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, node->name,
             "node '%s': the model uses %s of opset %d; opsets up to %d are known. Convert the model to one "
             "of these.",
-            node->name, op->name, node->opset, NEWEST_OPSET);
+            node->name, op->name, node->opset, GT_NEWEST_OPSET);
     node->version = gt_op_version(op, node->opset);
     if (node->version == 0)
         return gt_fail(infer->err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_LOAD, node->name,

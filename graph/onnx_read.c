@@ -8,7 +8,6 @@
 
 /* What the public standard defines today. A newer file may mean something else by what looks the same. */
 #define NEWEST_IR 14
-#define NEWEST_OPSET 28
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw_data is little-endian and used as it is");
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -104,7 +103,7 @@ static gantry_status read_opset(gt_reader *reader, const GtOnnx__OperatorSetId *
     out_opset->version = proto->version;
     if (!out_opset->domain)
         return gt_read_no_memory(reader);
-    int64_t newest = standard ? NEWEST_OPSET : INT32_MAX;
+    int64_t newest = standard ? GT_NEWEST_OPSET : INT32_MAX;
     if (proto->version >= 1 && proto->version <= newest)
         return GANTRY_OK;
     return GT_READ_FAIL(reader, GANTRY_MODEL_GRAPH, NULL,

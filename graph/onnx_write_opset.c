@@ -1,7 +1,6 @@
 /* One opset for a written file, whose nodes may come from several: those of functions have their own. */
 #include "onnx_write_internal.h"
 
-#define NEWEST_OPSET 28     /* what the operator table knows */
 #define WELL_KNOWN_OPSET 13 /* for a model that has none of its own: an old one that every runtime takes */
 
 /* Opsets that give all nodes looked at so far the definitions they have, and who set the bounds. */
@@ -17,7 +16,7 @@ static void range_of(const gt_node *node, int32_t *out_low, int32_t *out_high)
     if (!node->op || !node->version)
         return;
     *out_low = node->version;
-    *out_high = NEWEST_OPSET;
+    *out_high = GT_NEWEST_OPSET;
     for (int k = 0; k < GT_OP_MAX_VERSIONS && node->op->since[k]; k++)
         if (node->op->since[k] > node->version) {
             *out_high = node->op->since[k] - 1;
@@ -48,7 +47,7 @@ static void narrow(const gt_graph *graph, opset_range *range)
 
 gantry_status gt_write_choose_opset(const gt_model *model, int64_t *out_opset, gantry_error *err)
 {
-    opset_range range = {.low = 1, .high = NEWEST_OPSET};
+    opset_range range = {.low = 1, .high = GT_NEWEST_OPSET};
     int64_t own = 0;
     for (uint32_t k = 0; k < model->opsets.count; k++)
         own = model->opsets.data[k].domain[0] ? own : model->opsets.data[k].version;

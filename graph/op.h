@@ -5,6 +5,9 @@
 
 #include "graph.h"
 
+/* The newest opset of ai.onnx whose definitions the table was made from. */
+#define GT_NEWEST_OPSET 28
+
 enum {
     GT_OP_DATA_SIZED = 1u << 0,  /* some output size depends on data: NonZero, NonMaxSuppression */
     GT_OP_CONTROL = 1u << 1,     /* If, Loop, Scan */
