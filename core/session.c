@@ -59,10 +59,7 @@ static gantry_status evaluate(void *self, const gt_graph *graph, uint32_t node, 
 /* Rules whose result has no standard operator in the model's opset would only move names around. */
 static gantry_status disable_for_file(gantry_session *session, gantry_error *err)
 {
-    const gt_model *model = session->model;
-    int64_t opset = 0;
-    for (uint32_t k = 0; k < model->opsets.count; k++)
-        opset = model->opsets.data[k].domain[0] ? opset : model->opsets.data[k].version;
+    int64_t opset = gt_model_opset(session->model);
     uint32_t count;
     const gt_rewrite_rule *rules = gt_rewrite_table(&count);
     for (uint32_t k = 0; k < count; k++)

@@ -261,6 +261,8 @@ struct gt_model {
 
 gantry_status gt_model_create(gt_allocator *allocator, gt_model **out_model, gantry_error *err);
 void gt_model_destroy(gt_model **model); /* closes and unmaps files */
+/* The opset of ai.onnx that the model imports; 0 when it imports none. */
+int64_t gt_model_opset(const gt_model *model);
 
 /* ---- building and changing ------------------------------------------------------------------- */
 

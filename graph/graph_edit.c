@@ -190,20 +190,13 @@ static gantry_status take_over_output(gt_graph *graph, uint32_t from, uint32_t t
     return GANTRY_OK;
 }
 
-static int32_t standard_opset(const gt_model *model)
-{
-    for (uint32_t k = 0; k < model->opsets.count; k++)
-        if (model->opsets.data[k].domain[0] == 0)
-            return (int32_t)model->opsets.data[k].version;
-    return 1;
-}
-
 /* A new value that Identity makes from `to` takes over: `to` keeps its own name. */
 static gantry_status put_identity(gt_graph *graph, uint32_t to, uint32_t *out_value, gantry_error *err)
 {
     uint32_t node;
+    int64_t opset = gt_model_opset(graph->model);
     GT_TRY(gt_graph_add_value(graph, NULL, out_value, err));
-    return gt_graph_add_node(graph, NULL, "", "Identity", standard_opset(graph->model), 1, &to, 1, out_value,
+    return gt_graph_add_node(graph, NULL, "", "Identity", opset ? (int32_t)opset : 1, 1, &to, 1, out_value,
                              &node, err);
 }
 

@@ -35,14 +35,6 @@ int32_t gt_write_rule_opset(const char *rule)
     return 0;
 }
 
-static int64_t standard_opset(const gt_model *model)
-{
-    for (uint32_t k = 0; k < model->opsets.count; k++)
-        if (!model->opsets.data[k].domain[0])
-            return model->opsets.data[k].version;
-    return 0;
-}
-
 static const standard_form *form_of(const gt_graph *graph, const gt_node *node, int64_t opset)
 {
     const gt_value *x = gt_graph_value(graph, node->inputs[0]);
@@ -85,6 +77,6 @@ static gantry_status make_standard(gt_graph *graph, int64_t opset, gantry_error 
 
 gantry_status gt_graph_make_standard(gt_graph *graph, gantry_error *err)
 {
-    GT_TRY(make_standard(graph, standard_opset(graph->model), err));
+    GT_TRY(make_standard(graph, gt_model_opset(graph->model), err));
     return gt_infer_graph(graph, err);
 }

@@ -52,6 +52,14 @@ void gt_model_destroy(gt_model **inout_model)
     *inout_model = NULL;
 }
 
+int64_t gt_model_opset(const gt_model *model)
+{
+    for (uint32_t k = 0; k < model->opsets.count; k++)
+        if (!model->opsets.data[k].domain[0])
+            return model->opsets.data[k].version;
+    return 0;
+}
+
 const char *gt_model_take_node_name(gt_model *model, const char *wanted, const char *op_type)
 {
     size_t length = wanted ? strlen(wanted) : 0;

@@ -48,9 +48,7 @@ static void narrow(const gt_graph *graph, opset_range *range)
 gantry_status gt_write_choose_opset(const gt_model *model, int64_t *out_opset, gantry_error *err)
 {
     opset_range range = {.low = 1, .high = GT_NEWEST_OPSET};
-    int64_t own = 0;
-    for (uint32_t k = 0; k < model->opsets.count; k++)
-        own = model->opsets.data[k].domain[0] ? own : model->opsets.data[k].version;
+    int64_t own = gt_model_opset(model);
     narrow(model->root, &range);
     if (range.sets_low && range.sets_high && range.low > range.high)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_LOAD, range.sets_low->name,
