@@ -90,9 +90,14 @@ static void leave_memory(void *self, void *block)
     (void)block;
 }
 
+ProtobufCAllocator gt_write_allocator(gt_writer *writer)
+{
+    return (ProtobufCAllocator){take_memory, leave_memory, &writer->arena};
+}
+
 static gantry_status write_kept(gt_writer *writer, const gt_kept_attribute *kept, GtOnnx__Attribute **out)
 {
-    ProtobufCAllocator allocator = {take_memory, leave_memory, &writer->arena};
+    ProtobufCAllocator allocator = gt_write_allocator(writer);
     *out = gt_onnx__attribute__unpack(&allocator, kept->size, kept->bytes);
     return *out ? GANTRY_OK : gt_write_no_memory(writer);
 }

@@ -88,6 +88,8 @@ gantry_status gt_write_constant(gt_writer *writer, uint32_t constant, const char
 gantry_status gt_write_sparse(gt_writer *writer, uint32_t constant, const char *name,
                               GtOnnx__SparseTensor **out_tensor);
 gantry_status gt_write_tensor(gt_writer *writer, const gantry_tensor *tensor, GtOnnx__Tensor **out_tensor);
+/* For messages that were kept as bytes: unpacked, they live as long as the others. */
+ProtobufCAllocator gt_write_allocator(gt_writer *writer);
 
 /* ---- bytes: onnx_write_tensor.c */
 

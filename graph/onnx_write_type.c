@@ -148,20 +148,9 @@ bool gt_write_has_type(const gt_value *value)
                                              : value->declared_type != NULL;
 }
 
-static void *take_memory(void *self, size_t bytes)
-{
-    return gt_arena_take(self, bytes);
-}
-
-static void leave_memory(void *self, void *block)
-{
-    (void)self;
-    (void)block;
-}
-
 static gantry_status unpack_type(gt_writer *writer, const gt_value *value, GtOnnx__Type **out_type)
 {
-    ProtobufCAllocator allocator = {take_memory, leave_memory, &writer->arena};
+    ProtobufCAllocator allocator = gt_write_allocator(writer);
     *out_type = gt_onnx__type__unpack(&allocator, value->declared_type_bytes, value->declared_type);
     return *out_type ? GANTRY_OK : gt_write_no_memory(writer);
 }
