@@ -57,12 +57,6 @@ static void extent_text(const gt_graph *graph, gt_expr e, const gt_binding *at, 
         gt_dim_text(&graph->model->exprs, e, at, graph->model->allocator, out);
 }
 
-static gt_expr extent_of(const gt_value *value, uint32_t axis)
-{
-    return value && axis && (int32_t)axis <= value->rank ? value->dims[value->rank - (int32_t)axis]
-                                                         : GT_EXPR_UNKNOWN;
-}
-
 /* The sentence that says what is wrong with the two. A tensor against itself stands for a tensor against a
  * shape that is asked for (Expand); an axis of 0 for all its elements. */
 static void pair_message(const gt_graph *graph, const gt_shape_check *check, const gt_binding *at, char *out,
@@ -71,7 +65,8 @@ static void pair_message(const gt_graph *graph, const gt_shape_check *check, con
     const gt_value *a = gt_graph_value(graph, check->a), *b = gt_graph_value(graph, check->b);
     const gt_expr_node *expr = &graph->model->exprs.nodes.data[check->expr];
     char x[GT_DIM_TEXT], y[GT_DIM_TEXT];
-    gt_expr have = extent_of(a, check->axis_a), want = extent_of(b, check->axis_b);
+    gt_expr have = gt_extent_from_right(a, check->axis_a);
+    gt_expr want = b ? gt_extent_from_right(b, check->axis_b) : GT_EXPR_UNKNOWN;
     if (a == b)
         want = expr->a == have ? expr->b : expr->a;
     extent_text(graph, check->axis_a ? have : expr->a, at, x);

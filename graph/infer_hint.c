@@ -13,11 +13,6 @@ typedef struct pair {
 
 /* ---- extents */
 
-static gt_expr from_right(const gt_value *value, uint32_t axis)
-{
-    return axis && (int32_t)axis <= value->rank ? value->dims[value->rank - (int32_t)axis] : GT_EXPR_UNKNOWN;
-}
-
 static bool equal(const pair *p, gt_expr x, gt_expr y)
 {
     int64_t n, m;
@@ -44,7 +39,8 @@ static bool broadcast(const pair *p, gt_expr x, gt_expr y)
 static bool fits_shifted(const pair *p, const gt_value *a, const gt_value *b, int32_t shift)
 {
     for (int32_t k = 1; k <= b->rank; k++)
-        if (!broadcast(p, from_right(a, (uint32_t)(k + shift)), from_right(b, (uint32_t)k)))
+        if (!broadcast(p, gt_extent_from_right(a, (uint32_t)(k + shift)),
+                       gt_extent_from_right(b, (uint32_t)k)))
             return false;
     return true;
 }
@@ -54,7 +50,7 @@ static bool fits_transposed(const pair *p, const gt_value *a, const gt_value *b)
     if (a->rank != b->rank || b->rank < 2)
         return false;
     for (uint32_t k = 1; k <= (uint32_t)b->rank; k++)
-        if (!broadcast(p, from_right(a, k), from_right(b, k <= 2 ? 3 - k : k)))
+        if (!broadcast(p, gt_extent_from_right(a, k), gt_extent_from_right(b, k <= 2 ? 3 - k : k)))
             return false;
     return true;
 }
@@ -86,9 +82,9 @@ static bool hint_matmul(const pair *p, gt_text *text)
     const gt_value *turned = NULL;
     if (p->check->axis_a != 1 || p->check->axis_b != 2)
         return false;
-    if (p->b->rank >= 2 && equal(p, from_right(p->a, 1), from_right(p->b, 1)))
+    if (p->b->rank >= 2 && equal(p, gt_extent_from_right(p->a, 1), gt_extent_from_right(p->b, 1)))
         turned = p->b;
-    else if (p->a->rank >= 2 && equal(p, from_right(p->a, 2), from_right(p->b, 2)))
+    else if (p->a->rank >= 2 && equal(p, gt_extent_from_right(p->a, 2), gt_extent_from_right(p->b, 2)))
         turned = p->a;
     if (turned)
         gt_text_printf(text, "'%s' would fit with its last two axes exchanged (Transpose)", turned->name);
@@ -101,9 +97,11 @@ static bool hint_gemm(const pair *p, gt_text *text)
     if (!is_product || p->a->rank != 2 || p->b->rank != 2)
         return false;
     const char *name = NULL;
-    if (equal(p, from_right(p->a, p->check->axis_a), from_right(p->b, 3 - p->check->axis_b)))
+    if (equal(p, gt_extent_from_right(p->a, p->check->axis_a),
+              gt_extent_from_right(p->b, 3 - p->check->axis_b)))
         name = "transB";
-    else if (equal(p, from_right(p->a, 3 - p->check->axis_a), from_right(p->b, p->check->axis_b)))
+    else if (equal(p, gt_extent_from_right(p->a, 3 - p->check->axis_a),
+                   gt_extent_from_right(p->b, p->check->axis_b)))
         name = "transA";
     if (name)
         gt_text_printf(text, "they would fit with %s=%d", name, gt_node_int(p->node, name, 0) == 0);
@@ -118,7 +116,8 @@ static bool hint_concat(const pair *p, gt_text *text)
     for (uint32_t axis = 1; p->a->rank == p->b->rank && axis <= (uint32_t)p->a->rank; axis++) {
         bool fits = true;
         for (uint32_t k = 1; k <= (uint32_t)p->a->rank; k++)
-            fits = fits && (k == axis || equal(p, from_right(p->a, k), from_right(p->b, k)));
+            fits =
+                fits && (k == axis || equal(p, gt_extent_from_right(p->a, k), gt_extent_from_right(p->b, k)));
         if (fits) {
             gt_text_printf(text, "they would fit with axis=%d", p->a->rank - (int32_t)axis);
             return true;
@@ -157,8 +156,8 @@ static const gt_symbol *symbol_of(const pair *p, gt_expr e)
 
 static bool hint_one_name(const pair *p, gt_text *text)
 {
-    const gt_symbol *x = symbol_of(p, from_right(p->a, p->check->axis_a)),
-                    *y = symbol_of(p, from_right(p->b, p->check->axis_b));
+    const gt_symbol *x = symbol_of(p, gt_extent_from_right(p->a, p->check->axis_a)),
+                    *y = symbol_of(p, gt_extent_from_right(p->b, p->check->axis_b));
     const gt_graph *root = p->graph->model->root;
     if (!x || !y || x == y || strcmp(x->name, y->name) != 0 || x->value >= root->values.count ||
         y->value >= root->values.count)

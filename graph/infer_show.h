@@ -22,6 +22,11 @@ typedef struct gt_shown {
     char dims[GANTRY_MAX_RANK][GT_DIM_TEXT]; /* from the right */
 } gt_shown;
 
+/* The extent on an axis counted from the right, from 1; GT_EXPR_UNKNOWN when there is no such axis. */
+static inline gt_expr gt_extent_from_right(const gt_value *value, uint32_t axis)
+{
+    return axis && (int32_t)axis <= value->rank ? value->dims[value->rank - (int32_t)axis] : GT_EXPR_UNKNOWN;
+}
 /* The extent, when it is a constant or bound. */
 bool gt_bound_value(const gt_exprs *exprs, gt_expr e, const gt_binding *at, int64_t *out);
 /* "64", "n=3", "past+1=128", "k1" when it is not bound yet. out has GT_DIM_TEXT bytes. */
