@@ -3,7 +3,6 @@
 #include "run.h"
 
 #include "base/clock.h"
-#include "base/half.h"
 
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank)
@@ -202,33 +201,6 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
 }
 
 /* ---- segments -------------------------------------------------------------------------------- */
-
-gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t k)
-{
-    switch (dtype) {
-    case GANTRY_INT32:
-        return (gt_scalar){.i = ((const int32_t *)data)[k]};
-    case GANTRY_UINT32:
-        return (gt_scalar){.i = ((const uint32_t *)data)[k]};
-    case GANTRY_INT16:
-        return (gt_scalar){.i = ((const int16_t *)data)[k]};
-    case GANTRY_UINT16:
-        return (gt_scalar){.i = ((const uint16_t *)data)[k]};
-    case GANTRY_INT8:
-        return (gt_scalar){.i = ((const int8_t *)data)[k]};
-    case GANTRY_UINT8:
-    case GANTRY_BOOL:
-        return (gt_scalar){.i = ((const uint8_t *)data)[k]};
-    case GANTRY_FLOAT16:
-        return (gt_scalar){.r = gt_half_value(((const uint16_t *)data)[k])};
-    case GANTRY_FLOAT32:
-        return (gt_scalar){.r = ((const float *)data)[k]};
-    case GANTRY_FLOAT64:
-        return (gt_scalar){.r = ((const double *)data)[k]};
-    default:
-        return (gt_scalar){.i = ((const int64_t *)data)[k]};
-    }
-}
 
 static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, const gt_segment *segment,
                                   gantry_error *err)

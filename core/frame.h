@@ -171,7 +171,4 @@ gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt
 /* Frames below a control step, for the report. */
 uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out_frames[2]);
 
-/* Element `index` of host data as a scalar: .i for integers and bools, .r for floats. */
-gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint32_t index);
-
 #endif

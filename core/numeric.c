@@ -208,9 +208,9 @@ static double element_of(const gantry_tensor *tensor, uint64_t k)
     case GANTRY_FLOAT16:
     case GANTRY_FLOAT32:
     case GANTRY_FLOAT64:
-        return gt_scalar_read(tensor->dtype, data, (uint32_t)k).r;
+        return gt_scalar_read(tensor->dtype, data, k).r;
     default:
-        return (double)gt_scalar_read(tensor->dtype, data, (uint32_t)k).i;
+        return (double)gt_scalar_read(tensor->dtype, data, k).i;
     }
 }
 

@@ -344,6 +344,12 @@ static inline gt_node *gt_graph_node(const gt_graph *graph, uint32_t id)
     return id == GT_NONE ? NULL : graph->nodes.data[id];
 }
 
+/* Whether a value of this type can have symbolic elements, and whether they are reals. */
+bool gt_dtype_is_symbolic(gantry_dtype dtype, bool *out_real);
+/* Element k of dense data, which need not be aligned: .r of reals, .i of integers and of bools (0 or 1). Of
+ * symbolic types and uint64 (its bits); of others 0. */
+gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint64_t k);
+
 /* The bytes of a constant: maps its file when it is not mapped yet. Valid while the model's files are mapped.
  */
 gantry_status gt_constant_data(gt_model *model, uint32_t constant, const void **out_data, gantry_error *err);

@@ -88,60 +88,55 @@ bool gt_in_is_small(const gt_infer *infer, uint32_t k, uint32_t *out_count)
     return value && small_count(infer->exprs, value->rank, value->dims, out_count);
 }
 
+/* Types that can have symbolic elements: how one is kept, and what scalar it is. */
+#define SYMBOLIC_REALS(X)                                                                                    \
+    X(GANTRY_FLOAT16, uint16_t, gt_half_value(v))                                                            \
+    X(GANTRY_FLOAT32, float, (double)v)                                                                      \
+    X(GANTRY_FLOAT64, double, v)
+#define SYMBOLIC_INTEGERS(X)                                                                                 \
+    X(GANTRY_INT8, int8_t, v)                                                                                \
+    X(GANTRY_INT16, int16_t, v)                                                                              \
+    X(GANTRY_INT32, int32_t, v)                                                                              \
+    X(GANTRY_INT64, int64_t, v)                                                                              \
+    X(GANTRY_UINT8, uint8_t, v)                                                                              \
+    X(GANTRY_UINT16, uint16_t, v)                                                                            \
+    X(GANTRY_UINT32, uint32_t, v)                                                                            \
+    X(GANTRY_BOOL, uint8_t, v != 0)
+
 bool gt_dtype_is_symbolic(gantry_dtype dtype, bool *out_real)
 {
-    *out_real = dtype == GANTRY_FLOAT32 || dtype == GANTRY_FLOAT64 || dtype == GANTRY_FLOAT16;
+    *out_real = false;
     switch (dtype) {
-    case GANTRY_FLOAT16:
-    case GANTRY_FLOAT32:
-    case GANTRY_FLOAT64:
-    case GANTRY_INT8:
-    case GANTRY_INT16:
-    case GANTRY_INT32:
-    case GANTRY_INT64:
-    case GANTRY_UINT8:
-    case GANTRY_UINT16:
-    case GANTRY_UINT32:
-    case GANTRY_BOOL:
+#define X(id, type, scalar) case id:
+        SYMBOLIC_REALS(X)
+        *out_real = true;
         return true;
+        SYMBOLIC_INTEGERS(X)
+        return true;
+#undef X
     default:
         return false;
     }
 }
 
-static gt_expr constant_element(gt_exprs *exprs, gantry_dtype dtype, const uint8_t *data, uint32_t k)
+gt_scalar gt_scalar_read(gantry_dtype dtype, const void *data, uint64_t k)
 {
-#define LOAD(type, build)                                                                                    \
-    do {                                                                                                     \
+#define LOAD(id, type, member, scalar)                                                                       \
+    case id: {                                                                                               \
         type v;                                                                                              \
-        memcpy(&v, data + k * sizeof v, sizeof v);                                                           \
-        return build;                                                                                        \
-    } while (0)
+        memcpy(&v, (const char *)data + k * sizeof v, sizeof v);                                             \
+        return (gt_scalar){.member = (scalar)};                                                              \
+    }
     switch (dtype) {
-    case GANTRY_FLOAT16:
-        LOAD(uint16_t, gt_expr_real(exprs, gt_half_value(v)));
-    case GANTRY_FLOAT32:
-        LOAD(float, gt_expr_real(exprs, (double)v));
-    case GANTRY_FLOAT64:
-        LOAD(double, gt_expr_real(exprs, v));
-    case GANTRY_INT8:
-        LOAD(int8_t, gt_expr_const(exprs, v));
-    case GANTRY_INT16:
-        LOAD(int16_t, gt_expr_const(exprs, v));
-    case GANTRY_INT32:
-        LOAD(int32_t, gt_expr_const(exprs, v));
-    case GANTRY_INT64:
-        LOAD(int64_t, gt_expr_const(exprs, v));
-    case GANTRY_UINT8:
-        LOAD(uint8_t, gt_expr_const(exprs, v));
-    case GANTRY_UINT16:
-        LOAD(uint16_t, gt_expr_const(exprs, v));
-    case GANTRY_UINT32:
-        LOAD(uint32_t, gt_expr_const(exprs, v));
-    case GANTRY_BOOL:
-        LOAD(uint8_t, gt_expr_const(exprs, v != 0));
+#define X(id, type, scalar) LOAD(id, type, r, scalar)
+        SYMBOLIC_REALS(X)
+#undef X
+#define X(id, type, scalar) LOAD(id, type, i, scalar)
+        SYMBOLIC_INTEGERS(X)
+#undef X
+        LOAD(GANTRY_UINT64, int64_t, i, v)
     default:
-        return GT_EXPR_UNKNOWN;
+        return (gt_scalar){0};
     }
 #undef LOAD
 }
@@ -162,8 +157,10 @@ static const gt_expr *constant_elements(const gt_infer *infer, const gt_value *v
         infer->state->failed = true;
         return NULL;
     }
-    for (uint32_t k = 0; k < count; k++)
-        elements[k] = constant_element(infer->exprs, value->dtype, data, k);
+    for (uint32_t k = 0; k < count; k++) {
+        gt_scalar scalar = gt_scalar_read(value->dtype, data, k);
+        elements[k] = real ? gt_expr_real(infer->exprs, scalar.r) : gt_expr_const(infer->exprs, scalar.i);
+    }
     part->count = count;
     part->elements = elements;
     return elements;

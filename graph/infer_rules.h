@@ -171,9 +171,6 @@ static inline bool gt_value_is_fixed(const gt_value *value)
     return value->constant != GT_NONE && value->input_index < 0;
 }
 
-/* Whether a value of this type can have symbolic elements, and whether they are reals. */
-bool gt_dtype_is_symbolic(gantry_dtype dtype, bool *out_real);
-
 /* Moves elements: out[i] = in[index of i], where the input is read with one stride and offset for each output
  * axis. Both shapes are constant and small, else nothing is set. */
 void gt_out_strided(gt_infer *infer, uint32_t k, uint32_t input, const int64_t *strides, int64_t offset);

@@ -15,7 +15,6 @@ bool gt_bound_value(const gt_exprs *exprs, gt_expr e, const gt_binding *at, int6
     return true;
 }
 
-/* "64", "n=3", "past+1=128", "k1" when it is not bound yet. */
 void gt_dim_text(const gt_exprs *exprs, gt_expr e, const gt_binding *at, gt_allocator *allocator, char *out)
 {
     gt_text text;
@@ -65,40 +64,25 @@ static void print_expr_element(const gt_exprs *exprs, gt_expr e, const gt_bindin
         gt_expr_print(exprs, e, text);
 }
 
-/* False when the type is not one that operands of shapes have. */
-static bool print_constant_element(gantry_dtype dtype, const void *data, uint32_t k, gt_text *text)
+/* Only what lies in memory: small constants do, and runs that fail at once must not fetch the others. */
+static void print_constant(const gt_constant *constant, gt_text *text)
 {
-    switch (dtype) {
-    case GANTRY_INT64:
-        gt_text_printf(text, "%lld", (long long)((const int64_t *)data)[k]);
-        return true;
-    case GANTRY_INT32:
-        gt_text_printf(text, "%d", (int)((const int32_t *)data)[k]);
-        return true;
-    case GANTRY_FLOAT32:
-        gt_text_printf(text, "%.9g", (double)((const float *)data)[k]);
-        return true;
-    case GANTRY_FLOAT64:
-        gt_text_printf(text, "%.9g", ((const double *)data)[k]);
-        return true;
-    default:
-        return false;
-    }
-}
-
-static void print_constant(gt_model *model, const gt_constant *constant, uint32_t index, gt_text *text)
-{
-    const void *data = NULL;
     uint64_t count = 1;
+    bool real;
     for (uint32_t axis = 0; axis < constant->rank; axis++)
         count *= (uint64_t)constant->dims[axis];
-    if (count == 0 || count > MAX_SHOWN_ELEMENTS ||
-        gt_constant_data(model, index, &data, NULL) != GANTRY_OK || !data)
+    if (count == 0 || count > MAX_SHOWN_ELEMENTS || !constant->data)
         return;
+    bool readable = gt_dtype_is_symbolic(constant->dtype, &real);
     for (uint32_t k = 0; k < count; k++) {
         gt_text_printf(text, k ? "," : " = [");
-        if (!print_constant_element(constant->dtype, data, k, text))
+        gt_scalar element = readable ? gt_scalar_read(constant->dtype, constant->data, k) : (gt_scalar){0};
+        if (!readable)
             gt_text_printf(text, "?");
+        else if (real)
+            gt_text_printf(text, "%.9g", element.r);
+        else
+            gt_text_printf(text, "%lld", (long long)element.i);
     }
     gt_text_printf(text, "]");
 }
@@ -115,7 +99,7 @@ static void operand_text(const gt_graph *graph, const gt_shown *one, const gt_bi
         return;
     gt_text_printf(text, ", its %.*s", length, name);
     if (!value->elements && value->constant != GT_NONE) {
-        print_constant(graph->model, &graph->model->constants.data[value->constant], value->constant, text);
+        print_constant(&graph->model->constants.data[value->constant], text);
         return;
     }
     for (uint32_t k = 0; value->elements && k < value->element_count && k < MAX_SHOWN_ELEMENTS; k++) {
