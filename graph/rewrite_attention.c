@@ -144,8 +144,8 @@ static bool read_squeezed_slice(attention_match *match, const gt_node *squeeze, 
         (gt_rewrite_input(slice, 4) != GT_NONE && !read_one(match, slice, "steps", 4, &step)))
         return false;
     axis = axis_of(match, squeeze, axis);
-    if (axis != axis_of(match, slice, slice_axis) || step != 1 || start < 0 || end != start + 1 ||
-        !pick(o, (int32_t)axis, start) || !take(match, slice))
+    if (axis != axis_of(match, slice, slice_axis) || step != 1 || start < 0 || start == INT64_MAX ||
+        end != start + 1 || !pick(o, (int32_t)axis, start) || !take(match, slice))
         return false;
     o->value = slice->inputs[0];
     return true;
