@@ -223,10 +223,7 @@ static bool is_depthwise(const cpu_build *build, const cpu_conv *c)
 /* oneDNN's depthwise kernels wait for memory, unless they have SiLU to compute. */
 static bool is_worth_it(const cpu_conv_finish *f)
 {
-    for (uint32_t k = 0; k < f->post_count; k++)
-        if (f->posts[k].kind == CPU_POST_RESIDUAL)
-            return false;
-    return f->activation == CPU_CONV_SILU;
+    return f->activation == CPU_CONV_SILU && f->residual_input < 0;
 }
 
 gantry_status cpu_conv_depthwise(cpu_build *build, const cpu_conv *conv, cpu_kernel *out_kernel)
