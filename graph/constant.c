@@ -10,9 +10,7 @@
 
 #define PAGE_BYTES ((uintptr_t)4096)
 
-/* ---- scaled and widened constants
- * -----------------------------------------------------------------------------------
- */
+/* ---- scaled and widened constants ------------------------------------------------------------ */
 
 /* The largest magnitude among elements that need not be aligned, as its bits: those of NaN and infinity are
  * above those of every number. */
@@ -178,8 +176,7 @@ void gt_model_drop_scaled(gt_model *model)
         drop_scaled(model, &model->constants.data[k]);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static gantry_status find_in_file(gt_model *model, gt_constant *constant, gantry_error *err)
 {
@@ -242,8 +239,7 @@ void gt_constant_unmap(gt_model *model, uint32_t index)
     drop_scaled(model, constant);
 }
 
-/* ---- owning what is needed ------------------------------------------------------------------------------
- */
+/* ---- owning what is needed ------------------------------------------------------------------- */
 
 static gantry_status mark_used(gt_graph *graph, uint8_t *used, gantry_error *err)
 {

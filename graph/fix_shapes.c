@@ -2,18 +2,19 @@
 #include "graph_internal.h"
 #include "infer.h"
 
-/* A copy of the declared extents: they are shared with nobody, but were made by the reader. */
+/* In a copy: bodies that capture the input have the same array. */
 static gantry_status set_extent(gt_model *model, gt_value *value, uint32_t axis, int64_t extent,
                                 gantry_error *err)
 {
+    int64_t own = value->declared_dims[axis];
+    if (own >= 0 && own != extent)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
+                       "input '%s' has the extent %lld on axis %u; it cannot be %lld", value->name,
+                       (long long)own, axis, (long long)extent);
     int64_t *dims =
         gt_arena_copy(&model->arena, value->declared_dims, (size_t)value->declared_rank * sizeof *dims);
     if (!dims)
         return gt_graph_no_memory(err);
-    if (dims[axis] >= 0 && dims[axis] != extent)
-        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_LOAD, NULL,
-                       "input '%s' has the extent %lld on axis %u; it cannot be %lld", value->name,
-                       (long long)dims[axis], axis, (long long)extent);
     dims[axis] = extent;
     value->declared_dims = dims;
     return GANTRY_OK;

@@ -1,7 +1,9 @@
 /* Composites as standard operators: what the rewrites recognise is written as the operator that ONNX has for
- * it since some opset, or as the nodes it was.
+ * it, when the model's opset and the element type are ones where those who run the file have it too; else as
+ * the nodes it was.
  *
- *     gantry.LayerNorm(x, scale, bias)   opset 17: LayerNormalization   before: ReduceMean, Sub, Pow ... */
+ *     gantry.LayerNorm(x, scale, bias)   float32 since opset 17: LayerNormalization
+ *                                        else: ReduceMean, Sub, Pow ... */
 #include "infer.h"
 #include "onnx_write.h"
 #include "place.h"

@@ -43,11 +43,11 @@ typedef struct gt_write_sink {
  * GANTRY_UNSUPPORTED naming two nodes that exclude each other. */
 gantry_status gt_write_choose_opset(const gt_model *model, int64_t *out_opset, gantry_error *err);
 
-/* Nodes of the domain "gantry" become the standard operator that opset has for them, or the nodes they stand
- * for. Afterwards the graph and its bodies are inferred and sorted. */
+/* Nodes of the domain "gantry" become the standard operator that the model's own opset has for them and their
+ * element type, or the nodes they stand for. Afterwards the graph and its bodies are inferred and sorted. */
 gantry_status gt_graph_make_standard(gt_graph *graph, gantry_error *err);
-/* The opset of ai.onnx from which the composites that a rewrite rule makes can be written as one node; 0 for
- * other rules. Below it the rule only moves names around. */
+/* The opset of ai.onnx from which the composites that a rewrite rule makes can be written as one node:
+ * INT32_MAX when none can, 0 for rules that make no composites. Below it the rule only moves names around. */
 int32_t gt_write_rule_opset(const char *rule);
 
 /* Writes an inferred model without composites. external may be NULL when options->external_name is. Nothing

@@ -7,8 +7,8 @@
  * and Squeeze) and scales them is not computed by the composite's kernels: they read the value before it, in
  * that order. An operand is described by seven numbers, the attributes "q", "k" and "v":
  *
- *     input of the node; its axes for batch (or -1), head, position and size; an axis of which only one index
- * is read (or -1), and that index
+ *     input of the node; its axes for batch (or -1), head, position and size;
+ *     an axis of which only one index is read (or -1), and that index
  *
  * Mask and condition broadcast to the scores [batch, head, query, key]. */
 #include "rewrite_internal.h"

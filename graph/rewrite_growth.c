@@ -2,8 +2,7 @@
  * nodes.
  *
  *     [1, 4096] -> ConstantOfShape (16 MB) -> Add(x)       stays: 16 bytes in the file
- *     [1, 4096] -> ConstantOfShape -> NonZero (small)      goes, with the result that is needed on the way
- * only
+ *     [1, 4096] -> ConstantOfShape -> NonZero (small)      goes, with the result that only it needs
  *
  * Backwards through the order: whether a result has to be in the file is known once its readers are decided.
  * A node that stays wants its inputs in the file, so they are decided after it. */
