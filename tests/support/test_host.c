@@ -367,12 +367,35 @@ gantry_status test_net_run(test_net *net, int threads, void *const *inputs, void
     return status;
 }
 
+bool test_net_fused(const test_net *net, const char *rule)
+{
+    for (uint32_t k = 0; k < net->recorder.fusion_count; k++)
+        if (strstr(net->recorder.fusions[k], rule) && net->recorder.applied[k])
+            return true;
+    return false;
+}
+
 void test_fill(float *values, int64_t count, uint32_t seed)
 {
     uint32_t state = seed * 2654435761u + 12345u;
     for (int64_t k = 0; k < count; k++) {
         state = state * 1664525u + 1013904223u;
         values[k] = (float)((int32_t)(state >> 8) - (1 << 23)) / (float)(1 << 23);
+    }
+}
+
+float *test_filled(int64_t count, uint32_t seed)
+{
+    float *values = malloc((size_t)(count + 1) * sizeof *values);
+    test_fill(values, count, seed);
+    return values;
+}
+
+void test_fill_bytes(uint8_t *bytes, int64_t count, uint32_t seed)
+{
+    for (int64_t k = 0; k < count; k++) {
+        seed = seed * 1664525u + 1013904223u;
+        bytes[k] = (uint8_t)(seed >> 24);
     }
 }
 

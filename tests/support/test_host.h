@@ -94,9 +94,15 @@ void test_texts(test_net *net, const char *name, uint32_t count, const char *con
 gantry_status test_net_build(test_net *net, int threads);
 /* Runs with a buffer for each input and output, in the order they were declared. */
 gantry_status test_net_run(test_net *net, int threads, void *const *inputs, void *const *outputs);
+/* Whether the provider says that it applied a fusion whose words hold the rule. */
+bool test_net_fused(const test_net *net, const char *rule);
 
 /* Numbers in -1..1 from a fixed sequence. */
 void test_fill(float *values, int64_t count, uint32_t seed);
+/* Such numbers in memory of their own, for the caller to free. */
+float *test_filled(int64_t count, uint32_t seed);
+/* Bytes of all values from a fixed sequence. */
+void test_fill_bytes(uint8_t *bytes, int64_t count, uint32_t seed);
 /* The biggest |a-b| / (1 + |b|); NaN counts as infinite unless both are. */
 double test_difference(const float *a, const float *b, int64_t count);
 

@@ -23,13 +23,6 @@ static double activated(const char *op, double x)
                                         : NAN;
 }
 
-static float *filled(int64_t count, uint32_t seed)
-{
-    float *data = malloc((size_t)count * sizeof *data);
-    test_fill(data, count, seed);
-    return data;
-}
-
 typedef struct buffers {
     float *x, *w, *b, *residual, *y, *expected;
     int64_t y_dims[4], y_count;
@@ -40,12 +33,12 @@ static buffers make_buffers(const pixel_case *t)
     buffers m = {.y_dims = {t->n, t->k, t->h * t->step_h, t->w * t->step_w}};
     int64_t taps = t->step_h * t->step_w;
     m.y_count = m.y_dims[0] * m.y_dims[1] * m.y_dims[2] * m.y_dims[3];
-    m.x = filled(t->n * t->c * t->h * t->w, 3);
-    m.w = filled(t->k * t->c * taps, 4);
-    m.b = filled(t->k, 5);
-    m.residual = filled(m.y_count, 6);
-    m.y = filled(m.y_count, 7);
-    m.expected = filled(m.y_count, 8);
+    m.x = test_filled(t->n * t->c * t->h * t->w, 3);
+    m.w = test_filled(t->k * t->c * taps, 4);
+    m.b = test_filled(t->k, 5);
+    m.residual = test_filled(m.y_count, 6);
+    m.y = test_filled(m.y_count, 7);
+    m.expected = test_filled(m.y_count, 8);
     for (int64_t at = 0; at < m.y_count; at++) {
         int64_t j = at % m.y_dims[3], i = at / m.y_dims[3] % m.y_dims[2];
         int64_t k = at / m.y_dims[3] / m.y_dims[2] % t->k, n = at / m.y_dims[3] / m.y_dims[2] / t->k;
@@ -150,7 +143,7 @@ Test(cpu_pixels, weights_of_both_directions)
 {
     enum { CHANNELS = 16, PIXELS = 12 };
     const int64_t dims[4] = {1, CHANNELS, 3, 4}, w_dims[4] = {CHANNELS, CHANNELS, 1, 1};
-    float *x = filled(CHANNELS * PIXELS, 3), *w = filled(CHANNELS * CHANNELS, 4);
+    float *x = test_filled(CHANNELS * PIXELS, 3), *w = test_filled(CHANNELS * CHANNELS, 4);
     float y[2][CHANNELS * PIXELS], expected[2][CHANNELS * PIXELS];
     test_net *net = test_net_open();
     uint32_t in[2] = {test_value_add(net, GANTRY_FLOAT32, 4, dims),

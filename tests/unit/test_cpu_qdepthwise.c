@@ -14,14 +14,6 @@ typedef struct depthwise_case {
     int x_zero, y_zero;
 } depthwise_case;
 
-static void fill(uint8_t *bytes, int64_t count, uint32_t seed)
-{
-    for (int64_t k = 0; k < count; k++) {
-        seed = seed * 1664525u + 1013904223u;
-        bytes[k] = (uint8_t)(seed >> 24);
-    }
-}
-
 static int load(const uint8_t *bytes, int64_t k, bool is_signed)
 {
     return is_signed ? (int8_t)bytes[k] : bytes[k];
@@ -56,8 +48,8 @@ static void check(const depthwise_case *t, bool exact)
     int8_t *w = malloc((size_t)(n * t->rows * t->columns));
     float scales[2] = {0.02f, 0.37f}, *w_scales = malloc((size_t)n * sizeof *w_scales);
     int32_t *bias = malloc((size_t)n * sizeof *bias);
-    fill(x, n * t->height * t->width, 3);
-    fill((uint8_t *)w, n * t->rows * t->columns, 4);
+    test_fill_bytes(x, n * t->height * t->width, 3);
+    test_fill_bytes((uint8_t *)w, n * t->rows * t->columns, 4);
     for (int64_t c = 0; c < n; c++) {
         w_scales[c] = 0.004f + 0.0003f * (float)c;
         bias[c] = (int32_t)(300 * (c - 7));

@@ -9,14 +9,6 @@
 
 enum { C = 16, M = 24, H = 9, W = 7 };
 
-static void fill_bytes(uint8_t *bytes, int64_t count, uint32_t seed)
-{
-    for (int64_t k = 0; k < count; k++) {
-        seed = seed * 1664525u + 1013904223u;
-        bytes[k] = (uint8_t)(seed >> 24);
-    }
-}
-
 /* Scales and zero points are kept as long as the net: a pool the test frees at its end. */
 typedef struct pool {
     float scales[64];
@@ -53,14 +45,6 @@ static uint32_t quantize(test_net *net, pool *p, uint32_t x, gantry_dtype dtype,
     uint32_t y = like(net, dtype, x), s = scale_of(net, p, scale), z = zero_of(net, p, dtype, zero);
     test_node_add(net, "", "QuantizeLinear", 13, 3, (uint32_t[]){x, s, z}, 1, &y);
     return y;
-}
-
-static bool was_fused(const test_net *net, const char *rule)
-{
-    for (uint32_t k = 0; k < net->recorder.fusion_count; k++)
-        if (strstr(net->recorder.fusions[k], rule) && net->recorder.applied[k])
-            return true;
-    return false;
 }
 
 static int saturate(double rounded, int zero, bool is_signed)
@@ -117,8 +101,8 @@ static void check_conv(const conv_case *t)
     float w_scales[M], b_scales[M];
     int32_t bias[M];
     pool p = {.count = 0};
-    fill_bytes(x, sizeof x, 1);
-    fill_bytes((uint8_t *)w, M * in_group * taps, 2);
+    test_fill_bytes(x, sizeof x, 1);
+    test_fill_bytes((uint8_t *)w, M * in_group * taps, 2);
     for (int m = 0; m < M; m++) {
         w_scales[m] = 0.003f + 0.0004f * (float)m;
         b_scales[m] = x_scale * w_scales[m];
@@ -152,7 +136,7 @@ static void check_conv(const conv_case *t)
     }
     test_output(net, quantize(net, &p, yf, t->dtype, t->y_scale, t->y_zero));
     cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-    cr_expect(was_fused(net, "qdq_conv"));
+    cr_expect(test_net_fused(net, "qdq_conv"));
     cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
     conv_reference(t, x, w, w_scales, bias, x_scale, expected);
     for (int k = 0; k < M * H * W; k++) {
@@ -184,8 +168,8 @@ static void check_binary(const char *op, gantry_dtype dtype, bool vector, bool e
     float floats[C * H * W];
     bool is_signed = dtype == GANTRY_INT8;
     pool p = {.count = 0};
-    fill_bytes(a, sizeof a, 5);
-    fill_bytes(b, sizeof b, 6);
+    test_fill_bytes(a, sizeof a, 5);
+    test_fill_bytes(b, sizeof b, 6);
     test_net *net = test_net_open();
     net->exact = exact;
     uint32_t va = test_value_add(net, dtype, 4, dims), vb = test_value_add(net, dtype, 4, b_dims);
@@ -198,7 +182,7 @@ static void check_binary(const char *op, gantry_dtype dtype, bool vector, bool e
     test_output(net, quantize(net, &p, sum, dtype, 0.15f, 9));
     test_output(net, fa);
     cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-    cr_expect(was_fused(net, strcmp(op, "Add") == 0 ? "qdq_add" : "qdq_mul"));
+    cr_expect(test_net_fused(net, strcmp(op, "Add") == 0 ? "qdq_add" : "qdq_mul"));
     cr_assert_eq(test_net_run(net, 1, (void *[]){a, b}, (void *[]){y, floats}), GANTRY_OK);
     for (int64_t k = 0; k < C * H * W; k++) {
         float xa = (float)(load(a, k, is_signed) - 4) * 0.05f;
@@ -250,7 +234,7 @@ Test(cpu_qdq, hard_swish_in_steps_is_one_table)
     test_node_add(net, "", "Div", 14, 2, (uint32_t[]){f[2], c[2]}, 1, &f[3]);
     test_output(net, quantize(net, &p, f[3], GANTRY_UINT8, 0.03f, 12));
     cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-    cr_expect(was_fused(net, "qdq_table"));
+    cr_expect(test_net_fused(net, "qdq_table"));
     cr_expect_eq(net->recorder.kernel_count, 1u);
     cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK);
     for (int k = 0; k < 256; k++) {
@@ -272,8 +256,8 @@ static void check_product(bool exact)
     int8_t b[DEPTH * COLUMNS];
     float scales[COLUMNS];
     pool p = {.count = 0};
-    fill_bytes(a, sizeof a, 8);
-    fill_bytes((uint8_t *)b, sizeof b, 9);
+    test_fill_bytes(a, sizeof a, 8);
+    test_fill_bytes((uint8_t *)b, sizeof b, 9);
     for (int k = 0; k < COLUMNS; k++)
         scales[k] = 0.004f + 0.0001f * (float)k;
     test_net *net = test_net_open();
@@ -291,7 +275,7 @@ static void check_product(bool exact)
     test_node_add(net, "", "MatMul", 13, 2, (uint32_t[]){af, bf}, 1, &yf);
     test_output(net, quantize(net, &p, yf, GANTRY_UINT8, 0.4f, 125));
     cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-    cr_expect(was_fused(net, "qdq_matmul"));
+    cr_expect(test_net_fused(net, "qdq_matmul"));
     cr_assert_eq(test_net_run(net, 1, (void *[]){a}, (void *[]){y}), GANTRY_OK);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++) {

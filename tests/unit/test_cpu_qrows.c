@@ -14,14 +14,6 @@ typedef struct qrows_net {
     int count;
 } qrows_net;
 
-static void fill(uint8_t *bytes, int64_t count, uint32_t seed)
-{
-    for (int64_t k = 0; k < count; k++) {
-        seed = seed * 1664525u + 1013904223u;
-        bytes[k] = (uint8_t)(seed >> 24);
-    }
-}
-
 /* DequantizeLinear or QuantizeLinear to a new value of that shape. */
 static uint32_t convert(qrows_net *n, const char *op, uint32_t x, gantry_dtype to, uint32_t rank,
                         const int64_t *dims, float scale, int zero)
@@ -51,11 +43,8 @@ static int quantized(double x, float scale, int zero)
 
 static void run(qrows_net *n, void **inputs, uint8_t *y, const char *rule, uint32_t kernels)
 {
-    bool fused = false;
     cr_assert_eq(test_net_build(n->net, 1), GANTRY_OK, "%s", n->net->error.message);
-    for (uint32_t k = 0; k < n->net->recorder.fusion_count; k++)
-        fused = fused || (strstr(n->net->recorder.fusions[k], rule) && n->net->recorder.applied[k]);
-    cr_expect(fused);
+    cr_expect(test_net_fused(n->net, rule));
     cr_expect_eq(n->net->recorder.kernel_count, kernels, "%u kernels", n->net->recorder.kernel_count);
     cr_assert_eq(test_net_run(n->net, 1, inputs, (void *[]){y}), GANTRY_OK, "%s", n->net->error.message);
 }
@@ -79,7 +68,7 @@ static void check_gelu(int64_t rows, int64_t heads, int64_t width, bool exact)
     uint8_t *x = malloc((size_t)count), *y = malloc((size_t)count);
     int *wanted = malloc((size_t)count * sizeof *wanted);
     float *bias = malloc((size_t)n * sizeof *bias);
-    fill(x, count, 3);
+    test_fill_bytes(x, count, 3);
     for (int64_t k = 0; k < n; k++)
         bias[k] = 0.013f * (float)(k % 101 - 50);
     qrows_net q = {.net = test_net_open()};
@@ -129,7 +118,7 @@ static void check_softmax(int64_t batches, int64_t rows, int64_t n)
     uint8_t *x = malloc((size_t)count), *y = malloc((size_t)count);
     int *wanted = malloc((size_t)count * sizeof *wanted);
     float *mask = malloc((size_t)(batches * n) * sizeof *mask), eight = 8;
-    fill(x, count, 4);
+    test_fill_bytes(x, count, 4);
     for (int64_t k = 0; k < batches * n; k++)
         mask[k] = k % 5 == 3 && n > 4 ? -3.0e38f : 0.25f * (float)(k % 3);
     qrows_net q = {.net = test_net_open()};
@@ -178,8 +167,8 @@ static void check_norm(int64_t rows, int64_t n)
     uint8_t *x = malloc((size_t)count), *r = malloc((size_t)count), *y = malloc((size_t)count);
     int *wanted = malloc((size_t)count * sizeof *wanted);
     float *vectors = malloc((size_t)(3 * n) * sizeof *vectors);
-    fill(x, count, 7);
-    fill(r, count, 8);
+    test_fill_bytes(x, count, 7);
+    test_fill_bytes(r, count, 8);
     for (int64_t k = 0; k < 3 * n; k++)
         vectors[k] = 0.02f * (float)(k % 67 - 31);
     qrows_net q = {.net = test_net_open()};
@@ -236,8 +225,8 @@ Test(cpu_qrows, resized_and_joined_bytes)
             joined[4] = {1, C + D, H, W}, four = 4;
     uint8_t a[C * H * W / 4], b[D * H * W], y[(C + D) * H * W];
     float scales[4] = {1, 1, 2, 2};
-    fill(a, sizeof a, 11);
-    fill(b, sizeof b, 12);
+    test_fill_bytes(a, sizeof a, 11);
+    test_fill_bytes(b, sizeof b, 12);
     qrows_net q = {.net = test_net_open()};
     uint32_t va = test_value_add(q.net, GANTRY_UINT8, 4, small),
              vb = test_value_add(q.net, GANTRY_UINT8, 4, other);

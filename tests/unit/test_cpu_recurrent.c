@@ -62,13 +62,6 @@ static void cell(const layer_case *t, const float *w, const float *r, const floa
     memcpy(h, next, (size_t)n * sizeof *h);
 }
 
-static float *filled(int64_t count, uint32_t seed)
-{
-    float *data = malloc((size_t)(count + 1) * sizeof(float));
-    test_fill(data, count, seed);
-    return data;
-}
-
 static void check(layer_case t)
 {
     int64_t gates = t.op[0] == 'L'   ? 4
@@ -76,12 +69,12 @@ static void check(layer_case t)
                                      : 1,
             d = strcmp(t.direction, "bidirectional") ? 1 : 2;
     int64_t g = gates * t.hidden, states = d * t.batch * t.hidden, ys = t.steps * states;
-    float *x = filled(t.steps * t.batch * t.input, 1), *w = filled(d * g * t.input, 2),
-          *r = filled(d * g * t.hidden, 3);
-    float *b = filled(d * 2 * g, 4), *h0 = filled(states, 5), *c0 = filled(states, 6),
-          *p = filled(d * 3 * t.hidden, 7);
-    float *y = filled(ys, 8), *yh = filled(states, 9), *yc = filled(states, 10);
-    float *ey = calloc((size_t)ys + 1, 4), *eh = filled(states, 0), *ec = filled(states, 0);
+    float *x = test_filled(t.steps * t.batch * t.input, 1), *w = test_filled(d * g * t.input, 2),
+          *r = test_filled(d * g * t.hidden, 3);
+    float *b = test_filled(d * 2 * g, 4), *h0 = test_filled(states, 5), *c0 = test_filled(states, 6),
+          *p = test_filled(d * 3 * t.hidden, 7);
+    float *y = test_filled(ys, 8), *yh = test_filled(states, 9), *yc = test_filled(states, 10);
+    float *ey = calloc((size_t)ys + 1, 4), *eh = test_filled(states, 0), *ec = test_filled(states, 0);
     int32_t lengths[8];
     for (int64_t k = 0; k < t.batch; k++)
         lengths[k] = t.lengths ? (int32_t)(k % (t.steps + 1)) : (int32_t)t.steps;

@@ -113,21 +113,14 @@ typedef struct buffers {
     int64_t x_count, y_count;
 } buffers;
 
-static float *filled(int64_t count, uint32_t seed)
-{
-    float *data = malloc((size_t)count * sizeof *data);
-    test_fill(data, count, seed);
-    return data;
-}
-
 static buffers make_buffers(const winograd_case *t, const int64_t *y_dims)
 {
     buffers m = {.x_count = t->n * t->c * t->h * t->w, .y_count = t->n * t->k * y_dims[2] * y_dims[3]};
-    m.x = filled(m.x_count, 3);
-    m.w = filled(t->k * t->c / t->group * 9, 4);
-    m.b = filled(t->k, 5);
-    m.residual = filled(m.y_count, 6);
-    m.y = filled(m.y_count, 7);
+    m.x = test_filled(m.x_count, 3);
+    m.w = test_filled(t->k * t->c / t->group * 9, 4);
+    m.b = test_filled(t->k, 5);
+    m.residual = test_filled(m.y_count, 6);
+    m.y = test_filled(m.y_count, 7);
     m.expected = malloc((size_t)m.y_count * sizeof *m.expected);
     /* Sums of the size of their summands, so that tolerances mean the same for all channel counts. */
     for (int64_t k = 0; k < t->k * t->c / t->group * 9; k++)
