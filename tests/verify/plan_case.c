@@ -433,13 +433,7 @@ static void make_feeds(test_case *c, feed_set *set)
     for (uint32_t k = 0; k < graph->inputs.count && k < MAX_FEEDS; k++) {
         const gt_value *value = graph->values.data[graph->inputs.data[k]];
         stub_tensor *feed = &set->feeds[k];
-        *feed = (stub_tensor){.dtype = value->dtype, .rank = (uint32_t)value->rank, .owned = true};
-        for (uint32_t d = 0; d < feed->rank; d++) {
-            feed->dims[d] = value->declared_dims[d];
-            if (feed->dims[d] < 0)
-                feed->dims[d] = c->extents[value->declared_dim_names[d][1] - '0'];
-        }
-        size_t bytes = stub_tensor_bytes(feed);
+        *feed = stub_feed(value, c->extents);
         set->left_out[k] =
             value->constant != GT_NONE && !c->input_domains[k] && random_chance(&c->random, 50);
         if (set->left_out[k]) {
@@ -447,9 +441,7 @@ static void make_feeds(test_case *c, feed_set *set)
             feed->owned = false;
             continue;
         }
-        feed->data = malloc(bytes + 1);
-        for (size_t b = 0; b < bytes; b++)
-            feed->data[b] = (uint8_t)random_next(&c->random) & (value->dtype == GANTRY_BOOL ? 1 : 0xff);
+        stub_feed_fill(feed, &c->random);
     }
 }
 

@@ -26,6 +26,11 @@ typedef struct stub_tensor {
 size_t stub_tensor_bytes(const stub_tensor *tensor);
 void stub_tensor_free(stub_tensor *tensor);
 
+/* What an input of a random model is fed, without data: an open extent "nK" is extents[K]. */
+stub_tensor stub_feed(const gt_value *value, const int64_t *extents);
+/* Random data of its own. */
+void stub_feed_fill(stub_tensor *feed, random_source *random);
+
 /* The dtypes of outputs are set; their extents follow from the inputs; data is allocated. False: the inputs
  * do not fit the operator. */
 bool stub_compute(const char *op, uint32_t input_count, const stub_tensor *inputs, uint32_t output_count,

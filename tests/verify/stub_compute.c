@@ -23,6 +23,23 @@ void stub_tensor_free(stub_tensor *tensor)
     *tensor = (stub_tensor){0};
 }
 
+stub_tensor stub_feed(const gt_value *value, const int64_t *extents)
+{
+    stub_tensor feed = {.dtype = value->dtype, .rank = (uint32_t)value->rank, .owned = true};
+    for (uint32_t d = 0; d < feed.rank; d++)
+        feed.dims[d] = value->declared_dims[d] < 0 ? extents[value->declared_dim_names[d][1] - '0']
+                                                   : value->declared_dims[d];
+    return feed;
+}
+
+void stub_feed_fill(stub_tensor *feed, random_source *random)
+{
+    size_t bytes = stub_tensor_bytes(feed);
+    feed->data = malloc(bytes + 1);
+    for (size_t b = 0; feed->data && b < bytes; b++)
+        feed->data[b] = (uint8_t)random_next(random) & (feed->dtype == GANTRY_BOOL ? 1 : 0xff);
+}
+
 static bool is_true(const stub_tensor *tensor)
 {
     return tensor->data && tensor->data[0];
