@@ -408,11 +408,9 @@ static gt_graph *branch(fixture *f, uint32_t if_node, const char *role, const ch
 
 static void build_if(fixture *f, const char *condition)
 {
-    char inputs[32];
-    snprintf(inputs, sizeof inputs, "%s", condition);
     input(f, "x", GANTRY_FLOAT32, "4");
     node(f, "neg1", "Neg", "x", "a");
-    uint32_t id = node(f, "if1", "If", inputs, "y");
+    uint32_t id = node(f, "if1", "If", condition, "y");
     gt_node *n = f->graph->nodes.data[id];
     n->bodies = gt_arena_alloc(&f->model->arena, 2 * sizeof *n->bodies);
     n->bodies[0] = (gt_body){"then_branch", branch(f, id, "then_branch", "Relu", "relu1")};
@@ -441,9 +439,7 @@ Test(rewrite, captures_keep_nodes_alive_and_constants_fold_inside_bodies, .init 
     input(&fix, "condition", GANTRY_BOOL, "");
     node(&fix, "neg0", "Neg", "w", "b");
     build_if(&fix, "condition");
-    gt_graph *body =
-        find(&fix, "if1") ? NULL : fix.graph->nodes.data[fix.graph->nodes.count - 1]->bodies[0].graph;
-    body = body ? body : find(&fix, "if1")->bodies[0].graph;
+    gt_graph *body = find(&fix, "if1")->bodies[0].graph;
     uint32_t outer_b = value(&fix, "b");
     fix.graph = body;
     named(&fix, "b")->captured = outer_b;
