@@ -1,75 +1,45 @@
 /* External data: where a tensor's file may lie, how errors say what is wrong, and that files are not needed
  * afterwards. */
 #include "../support/onnx_writer.h"
+#include "../support/test_folder.h"
 #include "graph/graph.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* root/outside.bin lies above root/model/, where the model is. */
-static char root[64], folder[80];
+/* outside.bin lies above model/, where the model is. */
+static char model_folder[80];
 static gt_allocator allocator;
 static gt_model *model;
 static gantry_error error;
 
 static const float weights[4] = {1, 2, 3, 4};
 
-static void put_file(const char *path, const void *bytes, size_t count)
+/* The path of a file in the model's folder. */
+static const char *beside(const char *name)
 {
-    FILE *file = fopen(path, "wb");
-    cr_assert(file, "%s: %s", path, strerror(errno));
-    cr_assert_eq(fwrite(bytes, 1, count, file), count);
-    fclose(file);
-}
-
-static const char *inside(const char *name)
-{
-    static char path[2][256];
-    static int next;
-    next ^= 1;
-    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
-    return path[next];
+    char path[128];
+    snprintf(path, sizeof path, "model/%s", name);
+    return inside(path);
 }
 
 static void begin(void)
 {
-    snprintf(root, sizeof root, "/tmp/gantry-external-XXXXXX");
-    cr_assert(mkdtemp(root));
-    snprintf(folder, sizeof folder, "%s/model", root);
-    cr_assert_eq(mkdir(folder, 0700), 0);
-    cr_assert_eq(mkdir(inside("weights"), 0700), 0);
+    test_folder_open();
+    snprintf(model_folder, sizeof model_folder, "%s", inside("model"));
+    cr_assert_eq(mkdir(model_folder, 0700), 0);
+    cr_assert_eq(mkdir(beside("weights"), 0700), 0);
     gt_allocator_init(&allocator, NULL);
     error = (gantry_error)GANTRY_ERROR_INIT;
     model = NULL;
 }
 
-static void remove_folder(const char *path)
-{
-    DIR *entries = opendir(path);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        char name[PATH_MAX];
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-            continue;
-        if (entry->d_type == DT_DIR)
-            remove_folder(name);
-        else
-            unlink(name);
-    }
-    if (entries)
-        closedir(entries);
-    rmdir(path);
-}
-
 static void end(void)
 {
     gt_model_destroy(&model);
-    remove_folder(root);
+    test_folder_close();
 }
 
 TestSuite(external, .init = begin, .fini = end);
@@ -88,10 +58,10 @@ static gantry_status read_at(const char *location, const char *offset, const cha
 {
     const int64_t dims[] = {4};
     wire m = model_of(onnx_external_tensor("w0", 1, 1, dims, location, offset, length));
-    put_file(inside("model.onnx"), m.data, m.size);
+    put_file(beside("model.onnx"), m.data, m.size);
     wire_free(&m);
     gt_model_destroy(&model);
-    return gt_onnx_read_file(&allocator, inside("model.onnx"), NULL, &model, &error);
+    return gt_onnx_read_file(&allocator, beside("model.onnx"), NULL, &model, &error);
 }
 
 static void assert_read(const char *location, const char *offset, const char *length)
@@ -115,8 +85,8 @@ Test(external, data_are_found_beside_the_model)
     uint8_t padded[16 + sizeof weights];
     memset(padded, 0xee, sizeof padded);
     memcpy(padded + 16, weights, sizeof weights);
-    put_file(inside("w.bin"), weights, sizeof weights);
-    put_file(inside("weights/w.bin"), padded, sizeof padded);
+    put_file(beside("w.bin"), weights, sizeof weights);
+    put_file(beside("weights/w.bin"), padded, sizeof padded);
     assert_read("w.bin", NULL, NULL);
     assert_read("w.bin", "0", "16");
     assert_read("weights/w.bin", "16", "16");
@@ -125,7 +95,7 @@ Test(external, data_are_found_beside_the_model)
     assert_read("./w.bin", NULL, NULL);
     cr_assert_eq(chdir("/"), 0);
     assert_read("w.bin", NULL, NULL);
-    cr_assert_eq(chdir(folder), 0);
+    cr_assert_eq(chdir(model_folder), 0);
     gt_model_destroy(&model);
     cr_assert_eq(gt_onnx_read_file(&allocator, "model.onnx", NULL, &model, &error), GANTRY_OK, "%s",
                  error.message);
@@ -133,15 +103,13 @@ Test(external, data_are_found_beside_the_model)
 
 Test(external, links_may_not_lead_outside)
 {
-    char outside[96];
-    snprintf(outside, sizeof outside, "%s/outside.bin", root);
-    put_file(outside, weights, sizeof weights);
-    put_file(inside("weights/real.bin"), weights, sizeof weights);
-    cr_assert_eq(symlink("weights/real.bin", inside("in.bin")), 0);
-    cr_assert_eq(symlink("../outside.bin", inside("out.bin")), 0);
-    cr_assert_eq(symlink("/dev/zero", inside("device.bin")), 0);
-    cr_assert_eq(symlink("loop.bin", inside("loop.bin")), 0);
-    cr_assert_eq(symlink("..", inside("up")), 0);
+    put_file(inside("outside.bin"), weights, sizeof weights);
+    put_file(beside("weights/real.bin"), weights, sizeof weights);
+    cr_assert_eq(symlink("weights/real.bin", beside("in.bin")), 0);
+    cr_assert_eq(symlink("../outside.bin", beside("out.bin")), 0);
+    cr_assert_eq(symlink("/dev/zero", beside("device.bin")), 0);
+    cr_assert_eq(symlink("loop.bin", beside("loop.bin")), 0);
+    cr_assert_eq(symlink("..", beside("up")), 0);
     assert_read("in.bin", NULL, NULL);
     assert_refused("out.bin", NULL, NULL, "outside of the model's folder");
     assert_refused("device.bin", NULL, NULL, "outside of the model's folder");
@@ -149,12 +117,12 @@ Test(external, links_may_not_lead_outside)
     assert_refused("loop.bin", NULL, NULL, "loop.bin");
     assert_refused("../outside.bin", NULL, NULL, "../outside.bin");
     assert_refused("weights/../../outside.bin", NULL, NULL, "outside of the model's folder");
-    assert_refused(outside, NULL, NULL, "absolute");
+    assert_refused(inside("outside.bin"), NULL, NULL, "absolute");
 }
 
 Test(external, only_regular_files_are_read)
 {
-    cr_assert_eq(mkfifo(inside("pipe"), 0600), 0);
+    cr_assert_eq(mkfifo(beside("pipe"), 0600), 0);
     assert_refused("pipe", NULL, NULL, "not a regular file");
     assert_refused(".", NULL, NULL, "not a regular file");
     assert_refused("weights/none.bin", NULL, NULL, "model/weights/none.bin");
@@ -164,7 +132,7 @@ Test(external, only_regular_files_are_read)
 
 Test(external, ranges_are_checked_without_wrapping)
 {
-    put_file(inside("w.bin"), weights, sizeof weights);
+    put_file(beside("w.bin"), weights, sizeof weights);
     assert_refused("w.bin", "4", "16", "at offset 4 (length 16) of");
     assert_refused("w.bin", "4", "16", "which has 16 bytes");
     assert_refused("w.bin", "18446744073709551612", "16", "18446744073709551612");
@@ -178,7 +146,8 @@ Test(external, ranges_are_checked_without_wrapping)
     wire tensor = onnx_external_tensor("w0", 1, 1, dims, "w.bin", NULL, NULL);
     wire_bytes(&tensor, 9, weights, sizeof weights);
     wire m = model_of(tensor);
-    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, folder, NULL, &model, &error), GANTRY_DATA);
+    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, model_folder, NULL, &model, &error),
+                 GANTRY_DATA);
     cr_assert(strstr(error.message, "has data here too"), "%s", error.message);
     wire_free(&m);
 }
@@ -186,14 +155,14 @@ Test(external, ranges_are_checked_without_wrapping)
 Test(external, a_model_from_memory_needs_a_base)
 {
     const int64_t dims[] = {4};
-    put_file(inside("w.bin"), weights, sizeof weights);
+    put_file(beside("w.bin"), weights, sizeof weights);
     wire m = model_of(onnx_external_tensor("w0", 1, 1, dims, "w.bin", NULL, NULL));
     cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, NULL, NULL, &model, &error), GANTRY_DATA);
     cr_assert(strstr(error.message, "'w0'") && strstr(error.message, "'w.bin'") &&
                   strstr(error.message, "'base'"),
               "%s", error.message);
-    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, folder, NULL, &model, &error), GANTRY_OK,
-                 "%s", error.message);
+    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, model_folder, NULL, &model, &error),
+                 GANTRY_OK, "%s", error.message);
     gt_model_destroy(&model);
     cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, "/no/such/folder", NULL, &model, &error),
                  GANTRY_INVALID_ARGUMENT);
@@ -209,8 +178,9 @@ Test(external, one_file_is_opened_once_for_many_tensors)
     onnx_put_float(&g, GRAPH_OUTPUT, "a");
     onnx_put_float(&g, GRAPH_OUTPUT, "b");
     wire m = onnx_model(g);
-    put_file(inside("w.bin"), weights, sizeof weights);
-    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, folder, NULL, &model, &error), GANTRY_OK);
+    put_file(beside("w.bin"), weights, sizeof weights);
+    cr_assert_eq(gt_onnx_read_memory(&allocator, m.data, m.size, model_folder, NULL, &model, &error),
+                 GANTRY_OK);
     cr_assert_eq(model->files.count, 2);
     const void *data;
     cr_assert_eq(gt_constant_data(model, 1, &data, &error), GANTRY_OK);
@@ -235,11 +205,11 @@ static void read_large(void)
     wire_message(&g, GRAPH_OUTPUT, onnx_value("w0", 1, 1, dims));
     wire_message(&g, GRAPH_OUTPUT, onnx_value("w1", 1, 1, dims));
     wire m = onnx_model(g);
-    put_file(inside("model.onnx"), m.data, m.size);
-    put_file(inside("w.bin"), data, MANY * sizeof *data);
+    put_file(beside("model.onnx"), m.data, m.size);
+    put_file(beside("w.bin"), data, MANY * sizeof *data);
     wire_free(&m);
     free(data);
-    cr_assert_eq(gt_onnx_read_file(&allocator, inside("model.onnx"), NULL, &model, &error), GANTRY_OK, "%s",
+    cr_assert_eq(gt_onnx_read_file(&allocator, beside("model.onnx"), NULL, &model, &error), GANTRY_OK, "%s",
                  error.message);
 }
 
@@ -256,8 +226,8 @@ Test(external, owned_constants_need_no_file)
 {
     read_large();
     cr_assert_eq(gt_model_own_constants(model, NULL, &error), GANTRY_OK, "%s", error.message);
-    cr_assert_eq(truncate(inside("model.onnx"), 0), 0);
-    cr_assert_eq(truncate(inside("w.bin"), 0), 0);
+    cr_assert_eq(truncate(beside("model.onnx"), 0), 0);
+    cr_assert_eq(truncate(beside("w.bin"), 0), 0);
     assert_large(0);
     assert_large(1);
     for (uint32_t k = 0; k < model->files.count; k++)
@@ -274,7 +244,7 @@ Test(external, packed_constants_are_read_again_while_the_file_is_the_same)
     assert_large(0);
     assert_large(1);
     cr_assert_eq(gt_model_own_constants(model, packed, &error), GANTRY_OK);
-    cr_assert_eq(truncate(inside("w.bin"), 8), 0);
+    cr_assert_eq(truncate(beside("w.bin"), 8), 0);
     const void *data;
     cr_assert_eq(gt_constant_data(model, 1, &data, &error), GANTRY_DATA);
     cr_assert(strstr(error.message, "was changed"), "%s", error.message);
@@ -283,13 +253,13 @@ Test(external, packed_constants_are_read_again_while_the_file_is_the_same)
 
 Test(external, a_model_must_be_a_regular_file)
 {
-    cr_assert_eq(mkfifo(inside("pipe"), 0600), 0);
-    cr_assert_eq(gt_onnx_read_file(&allocator, inside("pipe"), NULL, &model, &error), GANTRY_DATA);
-    cr_assert_eq(gt_onnx_read_file(&allocator, folder, NULL, &model, &error), GANTRY_DATA);
-    cr_assert_eq(gt_onnx_read_file(&allocator, inside("none.onnx"), NULL, &model, &error),
+    cr_assert_eq(mkfifo(beside("pipe"), 0600), 0);
+    cr_assert_eq(gt_onnx_read_file(&allocator, beside("pipe"), NULL, &model, &error), GANTRY_DATA);
+    cr_assert_eq(gt_onnx_read_file(&allocator, model_folder, NULL, &model, &error), GANTRY_DATA);
+    cr_assert_eq(gt_onnx_read_file(&allocator, beside("none.onnx"), NULL, &model, &error),
                  GANTRY_INVALID_ARGUMENT);
     cr_assert(strstr(error.message, "none.onnx"), "%s", error.message);
-    put_file(inside("empty.onnx"), "", 0);
-    cr_assert_eq(gt_onnx_read_file(&allocator, inside("empty.onnx"), NULL, &model, &error),
+    put_file(beside("empty.onnx"), "", 0);
+    cr_assert_eq(gt_onnx_read_file(&allocator, beside("empty.onnx"), NULL, &model, &error),
                  GANTRY_MODEL_PARSE);
 }

@@ -1,5 +1,6 @@
 /* The file formats of the command line against files that numpy, onnx and Pillow wrote
  * (tests/data/io/make.py). */
+#include "../support/test_folder.h"
 #include "providers/cpu/half.h"
 #include "tools/io/tensor_io.h"
 
@@ -14,29 +15,7 @@
 
 #define DATA GANTRY_TEST_DATA "/io/"
 
-static char folder[64];
-
-static void make_folder(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/gantry-io-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void remove_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(io, .init = make_folder, .fini = remove_folder, .timeout = 60);
-
-static const char *scratch(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
+TestSuite(io, .init = test_folder_open, .fini = test_folder_close, .timeout = 60);
 
 static void assert_ok(gantry_status status, const gantry_error *err)
 {
@@ -144,13 +123,13 @@ Test(io, npz_written_is_read_again)
     gantry_error err = GANTRY_ERROR_INIT;
     io_tensors tensors = {0};
     assert_ok(io_npz_read(DATA "stored.npz", &tensors, &err), &err);
-    assert_ok(io_npz_write(scratch("stored.npz"), tensors.items, tensors.count, false, &err), &err);
-    assert_all_arrays(scratch("stored.npz"));
-    assert_ok(io_npz_write(scratch("deflated.npz"), tensors.items, tensors.count, true, &err), &err);
-    assert_all_arrays(scratch("deflated.npz"));
-    assert_ok(io_npz_write(scratch("none.npz"), NULL, 0, false, &err), &err);
+    assert_ok(io_npz_write(inside("stored.npz"), tensors.items, tensors.count, false, &err), &err);
+    assert_all_arrays(inside("stored.npz"));
+    assert_ok(io_npz_write(inside("deflated.npz"), tensors.items, tensors.count, true, &err), &err);
+    assert_all_arrays(inside("deflated.npz"));
+    assert_ok(io_npz_write(inside("none.npz"), NULL, 0, false, &err), &err);
     io_tensors none = {0};
-    assert_ok(io_npz_read(scratch("none.npz"), &none, &err), &err);
+    assert_ok(io_npz_read(inside("none.npz"), &none, &err), &err);
     cr_assert_eq(none.count, 0u);
     io_tensors_free(&tensors);
 }
@@ -162,12 +141,12 @@ Test(io, numpy_reads_what_is_written)
     gantry_error err = GANTRY_ERROR_INIT;
     io_tensors tensors = {0};
     assert_ok(io_npz_read(DATA "stored.npz", &tensors, &err), &err);
-    assert_ok(io_npz_write(scratch("out.npz"), tensors.items, tensors.count, true, &err), &err);
+    assert_ok(io_npz_write(inside("out.npz"), tensors.items, tensors.count, true, &err), &err);
     char command[512];
     snprintf(command, sizeof command,
              "python3 -c \"import numpy as n; a=n.load('%s'); b=n.load('%s'); assert a.files == b.files and "
              "all(a[k].dtype == b[k].dtype and n.array_equal(a[k], b[k]) for k in b.files)\"",
-             scratch("out.npz"), DATA "stored.npz");
+             inside("out.npz"), DATA "stored.npz");
     cr_assert_eq(system(command), 0);
     io_tensors_free(&tensors);
 }
@@ -180,9 +159,9 @@ Test(io, npy_versions_and_round_trip)
     for (int i = 0; i < 3; i++) {
         assert_ok(io_npy_read(files[i], &t, &err), &err);
         assert_numbers(&t, 2, (int64_t[]){2, 3});
-        assert_ok(io_npy_write(scratch("again.npy"), &t, &err), &err);
+        assert_ok(io_npy_write(inside("again.npy"), &t, &err), &err);
         io_tensor_free(&t);
-        assert_ok(io_npy_read(scratch("again.npy"), &t, &err), &err);
+        assert_ok(io_npy_read(inside("again.npy"), &t, &err), &err);
         assert_numbers(&t, 2, (int64_t[]){2, 3});
         io_tensor_free(&t);
     }
@@ -211,8 +190,8 @@ Test(io, what_is_refused_and_why)
     assert_refused(GANTRY_DATA, DATA "both.pb", "at once");
     assert_refused(GANTRY_DATA, DATA "absent.npz", "cannot be opened");
     assert_refused(GANTRY_INVALID_ARGUMENT, DATA "make.py", ".npz");
-    cr_assert_eq(mkfifo(scratch("pipe.npy"), 0600), 0);
-    assert_refused(GANTRY_DATA, scratch("pipe.npy"), "no regular file");
+    cr_assert_eq(mkfifo(inside("pipe.npy"), 0600), 0);
+    assert_refused(GANTRY_DATA, inside("pipe.npy"), "no regular file");
 }
 
 Test(io, types_that_a_format_lacks)
@@ -220,10 +199,10 @@ Test(io, types_that_a_format_lacks)
     gantry_error err = GANTRY_ERROR_INIT;
     io_tensor t;
     assert_ok(io_tensor_create("b", GANTRY_BFLOAT16, 1, (int64_t[]){3}, &t, &err), &err);
-    cr_assert_eq(io_npy_write(scratch("b.npy"), &t, &err), GANTRY_UNSUPPORTED);
-    cr_assert_eq(io_npz_write(scratch("b.npz"), &t, 1, true, &err), GANTRY_UNSUPPORTED);
+    cr_assert_eq(io_npy_write(inside("b.npy"), &t, &err), GANTRY_UNSUPPORTED);
+    cr_assert_eq(io_npz_write(inside("b.npz"), &t, 1, true, &err), GANTRY_UNSUPPORTED);
     cr_assert_not_null(strstr(err.message, "bfloat16"));
-    cr_assert_neq(access(scratch("b.npz"), F_OK), 0);
+    cr_assert_neq(access(inside("b.npz"), F_OK), 0);
     io_tensor_free(&t);
     cr_assert_eq(io_tensor_create("s", GANTRY_STRING, 0, NULL, &t, &err), GANTRY_UNSUPPORTED);
     cr_assert_eq(io_tensor_create("n", GANTRY_FLOAT32, 1, (int64_t[]){-1}, &t, &err), GANTRY_DATA);
@@ -283,8 +262,8 @@ Test(io, tensor_proto_typed_equals_raw)
         assert_same(&values, &raw);
         if (!isnan(element(&raw, 0)))
             assert_numbers(&raw, 1, (int64_t[]){5});
-        assert_ok(io_pb_write(scratch("again.pb"), &raw, &err), &err);
-        assert_ok(io_pb_read(scratch("again.pb"), &again, &err), &err);
+        assert_ok(io_pb_write(inside("again.pb"), &raw, &err), &err);
+        assert_ok(io_pb_read(inside("again.pb"), &again, &err), &err);
         assert_same(&raw, &again);
         io_tensor_free(&values);
         io_tensor_free(&raw);
@@ -391,14 +370,6 @@ Test(io, nothing_about_a_picture_is_guessed)
 
 /* ---- broken files: every one-byte change and every cut of a good file must end in a status --- */
 
-static void write_bytes(const char *path, const unsigned char *bytes, size_t count)
-{
-    FILE *f = fopen(path, "wb");
-    cr_assert_not_null(f);
-    cr_assert_eq(fwrite(bytes, 1, count, f), count);
-    cr_assert_eq(fclose(f), 0);
-}
-
 static size_t read_bytes(const char *path, unsigned char *out_bytes, size_t capacity)
 {
     FILE *f = fopen(path, "rb");
@@ -444,8 +415,8 @@ static void break_file(const char *source, const char *name)
     size_t step = size > 600 ? size / 300 : 1;
     for (size_t at = 0; at < size; at += step) {
         gantry_error err = GANTRY_ERROR_INIT;
-        write_bytes(scratch(name), good, at);
-        gantry_status status = read_any(scratch(name), &err);
+        put_file(inside(name), good, at);
+        gantry_status status = read_any(inside(name), &err);
         assert_sane(status, &err);
         /* A message without its last fields may be a message; a PNG may lack its closing chunk of 12 bytes.
          */
@@ -456,8 +427,8 @@ static void break_file(const char *source, const char *name)
         for (size_t c = 0; c < sizeof changes; c++) {
             memcpy(bad, good, size);
             bad[at] = c < 2 ? changes[c] : bad[at] ^ changes[c];
-            write_bytes(scratch(name), bad, size);
-            assert_sane(read_any(scratch(name), &err), &err);
+            put_file(inside(name), bad, size);
+            assert_sane(read_any(inside(name), &err), &err);
         }
     }
 }

@@ -1,4 +1,5 @@
 /* Writing ONNX: external data, limits, what fails on the way, and the files. */
+#include "../support/test_folder.h"
 #include "write_fixture.h"
 
 #include <sys/stat.h>
@@ -109,27 +110,12 @@ Test(onnx_write_data, every_allocation_may_fail)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static char folder[64];
-
-static const char *inside(const char *name)
-{
-    static char path[4][128];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
-    return path[next];
-}
-
 static void begin_files(void)
 {
     begin();
-    snprintf(folder, sizeof folder, "/tmp/gantry-write-XXXXXX");
-    cr_assert(mkdtemp(folder));
+    test_folder_open();
     wire m = large_model();
-    FILE *file = fopen(inside("in.onnx"), "wb");
-    cr_assert(file);
-    cr_assert_eq(fwrite(m.data, 1, m.size, file), m.size);
-    fclose(file);
+    put_file(inside("in.onnx"), m.data, m.size);
     wire_free(&m);
     GOOD(gt_onnx_read_file(&allocator, inside("in.onnx"), NULL, &model, &error));
     infer();
@@ -138,18 +124,12 @@ static void begin_files(void)
 static void end_files(void)
 {
     static const char *const names[] = {"in.onnx", "out.onnx", "w.bin"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        unlink(inside(names[k]));
-    cr_assert_eq(rmdir(folder), 0, "something is left in %s", folder);
+    test_folder_expect_only(sizeof names / sizeof *names, names);
+    test_folder_close();
     end();
 }
 
 TestSuite(onnx_write_file, .init = begin_files, .fini = end_files);
-
-static bool is_there(const char *name)
-{
-    return access(inside(name), F_OK) == 0;
-}
 
 Test(onnx_write_file, model_and_data_are_found_again)
 {
@@ -165,9 +145,7 @@ Test(onnx_write_file, model_and_data_are_found_again)
 
 Test(onnx_write_file, what_was_there_is_replaced)
 {
-    FILE *old = fopen(inside("out.onnx"), "wb");
-    cr_assert(old && fputs("old", old) >= 0);
-    fclose(old);
+    put_file(inside("out.onnx"), "old", 3);
     gt_write_result result;
     gt_write_options options = {.version = "9.9"};
     GOOD(gt_onnx_write_file(model, inside("out.onnx"), &options, &result, &error));

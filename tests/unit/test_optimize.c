@@ -1,13 +1,14 @@
 /* gantry_model_optimize: what the file holds, what does not blow it up, fixed shapes, the account of it,
  * errors. */
+#include "../support/broken_allocator.h"
 #include "../support/small_models.h"
+#include "../support/test_folder.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
 static gantry_runtime *runtime;
 static gantry_options *options;
 static gantry_report *report;
@@ -15,20 +16,10 @@ static json_t *document;
 static gantry_optimize_target target;
 static gantry_error error;
 
-static const char *inside(const char *name)
-{
-    static char path[8][128];
-    static int next;
-    next = (next + 1) % 8;
-    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
-    return path[next];
-}
-
 static void begin(void)
 {
     error = (gantry_error)GANTRY_ERROR_INIT;
-    snprintf(folder, sizeof folder, "/tmp/gantry-optimize-XXXXXX");
-    cr_assert(mkdtemp(folder));
+    test_folder_open();
     cr_assert_eq(gantry_runtime_create(NULL, &runtime, &error), GANTRY_OK, "%s", error.message);
     cr_assert_eq(gantry_options_create(&options, &error), GANTRY_OK);
     target = (gantry_optimize_target)GANTRY_OPTIMIZE_TARGET_INIT;
@@ -44,9 +35,8 @@ static void end(void)
     gantry_options_destroy(&options);
     cr_assert_eq(gantry_runtime_destroy(&runtime, &error), GANTRY_OK, "%s", error.message);
     static const char *const names[] = {"in.onnx", "out.onnx", "again.onnx", "w.bin"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        unlink(inside(names[k]));
-    cr_assert_eq(rmdir(folder), 0, "something is left in %s", folder);
+    test_folder_expect_only(sizeof names / sizeof *names, names);
+    test_folder_close();
 }
 
 TestSuite(optimize, .init = begin, .fini = end);
@@ -58,10 +48,7 @@ static void set(const char *key, const char *value)
 
 static void put_model(wire model)
 {
-    FILE *file = fopen(inside("in.onnx"), "wb");
-    cr_assert(file);
-    cr_assert_eq(fwrite(model.data, 1, model.size, file), model.size);
-    fclose(file);
+    put_file(inside("in.onnx"), model.data, model.size);
     wire_free(&model);
 }
 
@@ -359,7 +346,7 @@ static void assert_refused(gantry_status wanted, const char *mentions)
     cr_assert_eq(status, wanted, "status %d: %s", status, error.message);
     cr_assert(strstr(error.message, mentions), "'%s' is not in: %s", mentions, error.message);
     cr_assert_null(report);
-    cr_assert_neq(access(inside("out.onnx"), F_OK), 0);
+    cr_assert_not(is_there("out.onnx"));
 }
 
 Test(optimize, a_shape_that_does_not_fit_is_refused)
@@ -427,7 +414,7 @@ Test(optimize, a_broken_model_leaves_no_file)
     put_node(&g, "Abs", "late", "nobody", "z");
     cr_assert_eq(try_optimize(g), GANTRY_MODEL_GRAPH);
     cr_assert_null(report);
-    cr_assert_neq(access(inside("out.onnx"), F_OK), 0);
+    cr_assert_not(is_there("out.onnx"));
 }
 
 Test(optimize, constants_go_beside_the_model)
@@ -445,31 +432,10 @@ Test(optimize, constants_go_beside_the_model)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Calls until one fails, negative: none does; and blocks that are not freed. */
-typedef struct broken_memory {
-    long left, blocks;
-} broken_memory;
-
-static void *broken_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
-{
-    broken_memory *m = self;
-    (void)old_bytes;
-    if (new_bytes == 0) {
-        m->blocks--;
-        free(memory);
-        return NULL;
-    }
-    if (m->left >= 0 && m->left-- == 0)
-        return NULL;
-    void *resized = realloc(memory, new_bytes);
-    m->blocks += resized && !memory;
-    return resized;
-}
-
 Test(optimize, every_allocation_may_fail)
 {
-    broken_memory memory = {-1, 0};
-    gantry_allocator hooks = {sizeof hooks, &memory, broken_resize};
+    broken_allocator memory = {0};
+    gantry_allocator hooks = broken_hooks(&memory);
     gantry_runtime *fragile;
     put_model(small_model(constant_of_shape(10)));
     cr_assert_eq(gantry_runtime_create(&hooks, &fragile, &error), GANTRY_OK);
@@ -477,10 +443,10 @@ Test(optimize, every_allocation_may_fail)
     gantry_status status = GANTRY_RESOURCE;
     for (long n = 0; status != GANTRY_OK; n++) {
         unlink(target.path);
-        memory.left = n;
+        memory.fails_at = memory.calls + 1 + n;
         status = gantry_model_optimize(fragile, inside("in.onnx"), options, &target, &report, &error);
-        bool reached = memory.left < 0;
-        memory.left = -1;
+        bool reached = memory.calls >= memory.fails_at;
+        memory.fails_at = 0;
         gantry_report_destroy(&report);
         cr_assert_eq(memory.blocks, blocks, "allocation %ld: %ld blocks are left", n, memory.blocks - blocks);
         cr_assert(status == GANTRY_OK || (status == GANTRY_RESOURCE && access(target.path, F_OK) != 0),

@@ -1,5 +1,6 @@
 /* The runtime and its loader: libraries that are refused and why, tables that are checked, what is unwound.
  */
+#include "../support/broken_allocator.h"
 #include "core/runtime.h"
 
 #include <criterion/criterion.h>
@@ -224,56 +225,33 @@ Test(runtime, bad_arguments)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static long live_blocks;
-
-static void *counting_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
-{
-    if (new_bytes == 0) {
-        live_blocks -= memory != NULL;
-        free(memory);
-        return NULL;
-    }
-    void *grown = realloc(memory, new_bytes);
-    live_blocks += grown && !memory;
-    return grown;
-}
-
 Test(runtime, a_hundred_lives_leave_nothing)
 {
-    gantry_allocator counting = {sizeof counting, NULL, counting_resize};
+    broken_allocator memory = {0};
+    gantry_allocator counting = broken_hooks(&memory);
     for (int k = 0; k < 100; k++) {
         gantry_runtime *other;
         cr_assert_eq(gantry_runtime_create(&counting, &other, &error), GANTRY_OK);
         cr_assert_eq(gantry_runtime_load_provider(other, FAKE, NULL, &error), GANTRY_OK, "%s", error.message);
         cr_assert_eq(gantry_runtime_load_provider(other, "/nowhere/x.so", NULL, &error), GANTRY_PROVIDER);
         cr_assert_eq(gantry_runtime_destroy(&other, &error), GANTRY_OK);
-        cr_assert_eq(live_blocks, 0, "life %d", k);
+        cr_assert_eq(memory.blocks, 0, "life %d", k);
     }
-}
-
-static long allowed;
-
-static void *failing_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
-{
-    if (new_bytes && allowed-- <= 0)
-        return NULL;
-    return counting_resize(self, memory, old_bytes, new_bytes);
 }
 
 Test(runtime, every_allocation_may_fail)
 {
-    gantry_allocator failing = {sizeof failing, NULL, failing_resize};
     gantry_status status = GANTRY_RESOURCE;
     for (long n = 0; status != GANTRY_OK; n++) {
         gantry_runtime *other = NULL;
         cr_assert_lt(n, 1000);
-        allowed = n;
-        live_blocks = 0;
+        broken_allocator memory = {.fails_at = n + 1, .lasting = true};
+        gantry_allocator failing = broken_hooks(&memory);
         status = gantry_runtime_create(&failing, &other, &error);
         if (status == GANTRY_OK)
             status = gantry_runtime_load_provider(other, FAKE, NULL, &error);
         gantry_runtime_destroy(&other, NULL);
-        cr_assert_eq(live_blocks, 0, "after %ld allocations, %ld blocks are left", n, live_blocks);
+        cr_assert_eq(memory.blocks, 0, "after %ld allocations, %ld blocks are left", n, memory.blocks);
     }
 }
 
