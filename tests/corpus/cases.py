@@ -4,8 +4,8 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DATA = os.environ.get("GANTRY_CORPUS_DATA") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "corpus")
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "release")
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+from corpus_python import BUILD, DATA  # noqa: E402
 
 with open(os.path.join(HERE, "cases.expected")) as f:
     expected = [line.split("#")[0].strip() for line in f]

@@ -11,15 +11,13 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
-from corpus_python import use_corpus_python  # noqa: E402
+from corpus_python import BUILD, MODELS, use_corpus_python  # noqa: E402
 
 use_corpus_python()
 import numpy as np  # noqa: E402
 
 import gantry_ctypes as gantry  # noqa: E402
 
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "release")
-MODELS = os.environ.get("GANTRY_MODELS") or os.path.expanduser("~/.cache/gantry-models")
 COMPARED, PLANS, STEPS, LAYERS = 64, 64, 176, 12
 
 

@@ -9,13 +9,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-TOP = os.path.dirname(TESTS)
-sys.path.insert(0, TESTS)
+sys.path[:0] = [TESTS, os.path.join(TESTS, "support")]
+from corpus_python import BUILD, DATA  # noqa: E402
 from run_hostile import run_folder  # noqa: E402
-
-DATA = os.environ.get("GANTRY_CORPUS_DATA") or os.path.join(TOP, "build", "corpus")
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(TOP, "build", "release")
-
 
 def known_names():
     """{name: reason} of lines "NAME  # REASON"."""

@@ -14,7 +14,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
-from corpus_python import use_corpus_python  # noqa: E402
+from corpus_python import BUILD, MODELS, SMALL_MODELS, load_npz, use_corpus_python  # noqa: E402
 
 use_corpus_python()
 import numpy as np  # noqa: E402
@@ -22,20 +22,12 @@ import numpy as np  # noqa: E402
 import gantry_ctypes as gantry  # noqa: E402
 from child import in_child  # noqa: E402
 
-SMALL = ["tiny_add", "tiny_mlp", "ctrl_loop", "ppocr_cls", "ppocr_rec", "silero_vad", "magika", "basic_pitch"]
 LARGE = ["mobilenetv2", "efficientnet_b0", "resnet50", "vit_s16", "bert_l2", "bert_base", "gpt2_decode", "ppocr_det", "ddddocr_common",
          "ddddocr_det"]
 INT8 = ["resnet50_qdq", "resnet50_qdq_s8", "resnet50_qlinear", "mobilenetv2_qdq", "ppocr_det_qdq", "bert_base_qdq", "minilm_int8",
         "titler_encoder"]
 INT8_CLASSIFIERS = ["resnet50_qdq", "resnet50_qdq_s8", "resnet50_qlinear", "mobilenetv2_qdq"]
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "release")
-MODELS = os.environ.get("GANTRY_MODELS") or os.path.expanduser("~/.cache/gantry-models")
 SETTINGS = [{"threads": 1}, {"threads": 2}, {"threads": 1, "rewrites": "off"}]
-
-
-def load_npz(path):
-    with np.load(path) as f:
-        return {k: np.array(f[k], order="C") for k in f.files}
 
 
 def elements_differ(got, want, meta):
@@ -108,7 +100,7 @@ def run_setting(lib, folder, setting):
 
 
 def main():
-    names = [a for a in sys.argv[1:] if not a.startswith("--")] or SMALL + (LARGE + INT8 if "--long" in sys.argv else [])
+    names = [a for a in sys.argv[1:] if not a.startswith("--")] or SMALL_MODELS + (LARGE + INT8 if "--long" in sys.argv else [])
     passed = failed = skipped = 0
     for name in names:
         folder = os.path.join(MODELS, name)

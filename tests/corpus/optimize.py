@@ -18,9 +18,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
-from corpus_python import use_corpus_python  # noqa: E402
+from corpus_python import BUILD, DATA, MODELS, SMALL_MODELS, load_npz, use_corpus_python  # noqa: E402
 
 use_corpus_python()
 import numpy as np  # noqa: E402
@@ -34,10 +33,6 @@ try:
 except ImportError:
     onnxruntime = None
 
-SMALL = ["tiny_add", "tiny_mlp", "ctrl_loop", "ppocr_cls", "ppocr_rec", "silero_vad", "magika", "basic_pitch"]
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(TOP, "build", "release")
-MODELS = os.environ.get("GANTRY_MODELS") or os.path.expanduser("~/.cache/gantry-models")
-DATA = os.environ.get("GANTRY_CORPUS_DATA") or os.path.join(TOP, "build", "corpus")
 EVERY = 16
 TOO_LARGE = 2 ** 31 - 1
 
@@ -226,13 +221,7 @@ def check_subject(model, feeds):
 
 # ---------------------------------------------------------------- the corpora
 def model_feeds(folder):
-    def load():
-        feeds = []
-        for path in sorted(glob.glob(os.path.join(folder, "inputs*.npz"))):
-            with np.load(path) as f:
-                feeds.append({k: np.array(f[k], order="C") for k in f.files})
-        return feeds
-    return load
+    return lambda: [load_npz(path) for path in sorted(glob.glob(os.path.join(folder, "inputs*.npz")))]
 
 
 def case_feeds(folder):
@@ -255,7 +244,7 @@ def case_feeds(folder):
 
 
 def subjects(names, long):
-    models = names or (sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(MODELS + "/*/reference.json")) if long else SMALL)
+    models = names or (sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(MODELS + "/*/reference.json")) if long else SMALL_MODELS)
     for name in models:
         folder = os.path.join(MODELS, name)
         if os.path.exists(os.path.join(folder, "model.onnx")):

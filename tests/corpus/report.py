@@ -10,19 +10,14 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
-from corpus_python import use_corpus_python  # noqa: E402
+from corpus_python import BUILD, MODELS, TOP, load_npz, use_corpus_python  # noqa: E402
 
 use_corpus_python()
-import numpy as np  # noqa: E402
-
 import gantry_ctypes as gantry  # noqa: E402
 import json_schema  # noqa: E402
 from child import in_child  # noqa: E402
 
-BUILD = os.environ.get("GANTRY_BUILD") or os.path.join(TOP, "build", "release")
-MODELS = os.environ.get("GANTRY_MODELS") or os.path.expanduser("~/.cache/gantry-models")
 SMALL = ["tiny_mlp", "ctrl_loop", "silero_vad", "ppocr_rec"]
 LARGE = ["mobilenetv2", "resnet50", "bert_l2"]
 OPENCL = os.path.join(BUILD, "libgantry_opencl.so")
@@ -174,8 +169,7 @@ def examine(folder, setting):
     if "opencl" in setting.get("providers", ""):
         runtime.load_provider(OPENCL)
     session = gantry.Session(runtime, os.path.join(folder, "model.onnx"), setting)
-    with np.load(os.path.join(folder, "inputs.npz")) as f:
-        feeds = {k: np.array(f[k], order="C") for k in f.files}
+    feeds = load_npz(os.path.join(folder, "inputs.npz"))
     problems = ["at creation: " + p for p in json_schema.problems(session.created, SCHEMA)]
     for _ in range(RUNS):
         session.execute(feeds)

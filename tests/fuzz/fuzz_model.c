@@ -396,7 +396,7 @@ static uint32_t choose_count(fuzz_tape *tape, int32_t least, int32_t most)
     return (uint32_t)least + (limit > least ? fuzz_below(tape, (uint32_t)(limit - least) + 1) : 0);
 }
 
-/* Without Constant, which the reader takes away, and composites, which no file holds. */
+/* Any row of the table, composites too, which no file should hold. */
 static const gt_op *choose_op(fuzz_tape *tape)
 {
     uint32_t count;
