@@ -17,13 +17,15 @@ struct gt_numeric_check {
 
 /* ---- copying what the program reads and writes ----------------------------------------------- */
 
-/* A tensor of the value's size in the check's memory. False: its extents are not known. */
+/* A tensor of the value's size in the check's memory. False: its extents are not known, or there is no
+ * memory; its dtype is GANTRY_UNDEFINED then. */
 static bool make_tensor(gt_numeric_check *check, uint32_t value, gantry_tensor *out_tensor)
 {
     uint32_t rank = 0;
     const int64_t *dims = gt_frame_value_dims(check->frame, check->state, value, &rank);
     const gt_value *of = check->frame->leaf->graph->values.data[value];
     uint64_t count = 1;
+    *out_tensor = (gantry_tensor){0};
     rank = dims ? rank : 0;
     if ((!dims && of->rank != 0) || of->kind != GANTRY_KIND_TENSOR || !gantry_dtype_bits(of->dtype))
         return false;
@@ -36,7 +38,9 @@ static bool make_tensor(gt_numeric_check *check, uint32_t value, gantry_tensor *
                                   .dims = gt_arena_copy(&check->arena, dims, rank * sizeof *dims),
                                   .buffer = {gt_arena_alloc(&check->arena, bytes + 64), 0},
                                   .size_bytes = bytes};
-    return out_tensor->dims && out_tensor->buffer.handle;
+    if (!out_tensor->dims || !out_tensor->buffer.handle)
+        out_tensor->dtype = GANTRY_UNDEFINED;
+    return out_tensor->dtype != GANTRY_UNDEFINED;
 }
 
 static gantry_status copy_from(const gt_numeric_check *check, uint32_t slot, gantry_tensor *tensor,

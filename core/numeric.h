@@ -30,13 +30,13 @@ typedef struct gt_numeric {
 
 typedef struct gt_numeric_check gt_numeric_check;
 
-/* Before a step that runs a program: keeps its inputs. *out_check is NULL when it cannot be checked
- * (counted).
- */
+/* Before a step that runs a program: keeps its inputs. On failure *out_check may be set: drop it. A program
+ * that can't be checked has a check too, which counts its outputs as unchecked. */
 gantry_status gt_numeric_begin(gt_frame *frame, gt_plan_state *state, uint32_t step,
                                gt_numeric_check **out_check, gantry_error *err);
-/* After it ran: computes, compares, and notes what is wrong. Frees the check. */
+/* After it ran: computes, compares, and notes what is wrong. Frees the check, also on failure. */
 gantry_status gt_numeric_end(gt_numeric_check **check, gantry_error *err);
+/* Frees the check of a program that did not run to its end; NULL is fine. */
 void gt_numeric_drop(gt_numeric_check **check);
 
 #endif

@@ -486,6 +486,28 @@ Test(report, numeric_check_blames_the_first_wrong_tensor)
     small_close(&s);
 }
 
+/* Elements that have no arithmetic are not read as if they were 64-bit integers. */
+Test(report, numeric_check_leaves_what_is_no_number)
+{
+    enum { COUNT = 1 << 20 };
+    wire g = small_graph("g"), cast = onnx_node("Cast", "cast1", "x", "y");
+    onnx_set_int(&cast, "to", GANTRY_FLOAT8E4M3FN);
+    wire_message(&g, GRAPH_NODE, cast);
+    small_input(&g, "x", SMALL_F32, 1, COUNT, 0);
+    small_output(&g, "y", GANTRY_FLOAT8E4M3FN, 1, COUNT, 0);
+    small_session s = small_open(small_model(g), "numeric_check=on");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    float *x = calloc(COUNT, sizeof *x);
+    small_bind(&s, 0, GANTRY_FLOAT32, 1, COUNT, 0, x);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    json_t *document = report_of(&s);
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.checked")), 0);
+    cr_assert_eq(json_integer_value(at(document, "numeric_check.unchecked")), 1);
+    json_decref(document);
+    small_close(&s);
+    free(x);
+}
+
 Test(report, a_failed_placement_has_a_report)
 {
     small_session s = small_open(small_unknown(), "");
