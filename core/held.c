@@ -2,8 +2,6 @@
  * memory_limit counts it. */
 #include "session.h"
 
-#include "graph/infer.h"
-
 /* Counters only; differences may be negative, which wraps to the right sum. */
 static void charge(gantry_session *session, atomic_size_t *part, uint64_t more)
 {
@@ -20,10 +18,8 @@ void gt_session_charge_program(gantry_session *session, const gantry_provider *t
 
 void gt_session_charge_constants(gantry_session *session)
 {
-    uint64_t bytes;
-    uint32_t largest;
-    if (gt_model_count_constants(session->model, true, &bytes, &largest, NULL) == GANTRY_OK)
-        charge(session, &session->constant_bytes, bytes - atomic_load(&session->constant_bytes));
+    uint64_t bytes = gt_model_held_bytes(session->model);
+    charge(session, &session->constant_bytes, bytes - atomic_load(&session->constant_bytes));
 }
 
 void gt_session_describe_held(const gantry_session *session, char *out_text)
@@ -32,8 +28,7 @@ void gt_session_describe_held(const gantry_session *session, char *out_text)
            providers = atomic_load(&session->provider_bytes);
     snprintf(out_text, GT_HELD_TEXT,
              "memory_limit is %llu; the session holds %zu bytes (%zu of constants, %zu that providers keep, "
-             "%zu of "
-             "its runs)",
+             "%zu of its runs)",
              (unsigned long long)session->options.memory_limit, held, constants, providers,
              held - constants - providers);
 }
@@ -71,7 +66,7 @@ gantry_status gt_session_check_constants(const gantry_session *session, gantry_e
     char what[GT_HELD_TEXT];
     if (!session->options.memory_limit)
         return GANTRY_OK;
-    GT_TRY(gt_model_count_constants(session->model, false, &bytes, &largest, err));
+    GT_TRY(gt_model_count_constants(session->model, &bytes, &largest, err));
     if (bytes <= session->options.memory_limit)
         return GANTRY_OK;
     snprintf(what, sizeof what, "memory_limit is %llu; the constants that nodes read take %llu bytes",
@@ -86,7 +81,7 @@ gantry_status gt_session_check_held(const gantry_session *session, gantry_error 
     char what[GT_HELD_TEXT];
     if (!session->options.memory_limit || atomic_load(&session->held_bytes) <= session->options.memory_limit)
         return GANTRY_OK;
-    GT_TRY(gt_model_count_constants(session->model, false, &bytes, &largest, err));
+    GT_TRY(gt_model_count_constants(session->model, &bytes, &largest, err));
     gt_session_describe_held(session, what);
     return refuse(session, what, largest, err);
 }

@@ -104,7 +104,8 @@ void gt_session_charge_constants(gantry_session *session);
 gantry_status gt_session_check_constants(const gantry_session *session, gantry_error *err);
 /* Fails when what the session holds is more than memory_limit. */
 gantry_status gt_session_check_held(const gantry_session *session, gantry_error *err);
-/* "memory_limit is 100; the session holds 60 bytes (20 of constants, 30 of providers, 10 of runs)" */
+/* "memory_limit is 100; the session holds 60 bytes (20 of constants, 30 that providers keep, 10 of
+ * its runs)" */
 #define GT_HELD_TEXT 320
 void gt_session_describe_held(const gantry_session *session, char *out_text);
 

@@ -272,7 +272,7 @@ static void mark_bases(const gt_model *model, uint8_t *used)
             used[model->constants.data[k].scaling->base] = 1;
 }
 
-gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out_bytes, uint32_t *out_largest,
+gantry_status gt_model_count_constants(gt_model *model, uint64_t *out_bytes, uint32_t *out_largest,
                                        gantry_error *err)
 {
     *out_bytes = 0;
@@ -283,8 +283,7 @@ gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out
         status = mark_used(model->root, used, err);
     for (uint32_t k = 0; status == GANTRY_OK && k < model->constants.count; k++) {
         const gt_constant *constant = &model->constants.data[k];
-        bool in_memory = constant->data && !lies_in_map(model, constant);
-        if (held ? !in_memory : !used[k])
+        if (!used[k])
             continue;
         *out_bytes += constant->bytes;
         if (*out_largest == GT_NONE || constant->bytes > model->constants.data[*out_largest].bytes)
@@ -292,6 +291,17 @@ gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out
     }
     gt_free(model->allocator, used);
     return status;
+}
+
+uint64_t gt_model_held_bytes(const gt_model *model)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < model->constants.count; k++) {
+        const gt_constant *constant = &model->constants.data[k];
+        if (constant->data && !lies_in_map(model, constant))
+            bytes += constant->bytes;
+    }
+    return bytes;
 }
 
 static gantry_status own_constant(gt_model *model, uint32_t index, bool wanted, gantry_error *err)

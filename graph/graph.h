@@ -391,10 +391,13 @@ gantry_status gt_onnx_read_file(gt_allocator *allocator, const char *path, const
 gantry_status gt_onnx_read_memory(gt_allocator *allocator, const void *bytes, size_t size, const char *base,
                                   const gt_read_limits *limits, gt_model **out_model, gantry_error *err);
 
-/* The bytes of all constants that some node reads or that are graph outputs; held: only of those whose bytes
- * are in memory and in no mapped file. *out_largest is the largest of them, or GT_NONE. */
-gantry_status gt_model_count_constants(gt_model *model, bool held, uint64_t *out_bytes, uint32_t *out_largest,
+/* The bytes of all constants that some node reads or that are graph outputs; *out_largest is the largest of
+ * them, or GT_NONE. */
+gantry_status gt_model_count_constants(gt_model *model, uint64_t *out_bytes, uint32_t *out_largest,
                                        gantry_error *err);
+
+/* The bytes of the constants that are in memory and in no mapped file. */
+uint64_t gt_model_held_bytes(const gt_model *model);
 
 /* Copies what still lies in mapped files for the constants that some node reads or that are graph outputs,
  * except those with packed[constant] = 1, and unmaps all files: afterwards nothing touches the mapping.
