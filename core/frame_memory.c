@@ -86,8 +86,9 @@ static size_t add_bytes(size_t a, size_t b)
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
-static size_t shape_bytes(const gt_plan_shape *shape, gantry_dtype dtype)
+size_t gt_plan_value_bytes(const gt_plan *plan, uint32_t value)
 {
+    const gt_plan_shape *shape = &plan->shapes[value];
     uint64_t count = shape->dims ? 1 : 0;
     for (uint32_t d = 0; shape->dims && d < shape->rank; d++)
         if (shape->dims[d] == 0)
@@ -95,7 +96,7 @@ static size_t shape_bytes(const gt_plan_shape *shape, gantry_dtype dtype)
     for (uint32_t d = 0; shape->dims && d < shape->rank; d++)
         if (__builtin_mul_overflow(count, (uint64_t)shape->dims[d], &count) || count > SIZE_MAX / 16)
             return SIZE_MAX;
-    return gantry_dtype_bytes(dtype, count);
+    return gantry_dtype_bytes(plan->variant->graph->values.data[value]->dtype, count);
 }
 
 /* The output of a node of the plan's segment that has most bytes, the last of several; or GT_NONE. */
@@ -112,8 +113,7 @@ static uint32_t find_largest(const gt_plan *plan, size_t *out_bytes)
             const gt_node *node = graph->nodes.data[partition->nodes[n]];
             for (uint32_t k = 0; k < node->output_count; k++) {
                 uint32_t id = node->outputs[k];
-                size_t bytes =
-                    id == GT_NONE ? 0 : shape_bytes(&plan->shapes[id], graph->values.data[id]->dtype);
+                size_t bytes = id == GT_NONE ? 0 : gt_plan_value_bytes(plan, id);
                 if (bytes && bytes >= *out_bytes) {
                     *out_bytes = bytes;
                     largest = id;

@@ -108,9 +108,9 @@ typedef struct gt_plan {
     gt_shaped_slot *shaped;
     gt_plan_shape *shapes; /* by value id; rank 0 and dims NULL for values the plan does not touch */
     uint32_t value_count;
-    const void *
-        *known_data;     /* by value id: elements known since the bind; with numeric_check only, else NULL */
-    size_t *arena_bytes; /* by session domain */
+    /* By value id: elements known since the bind; NULL without the option numeric_check. */
+    const void **known_data;
+    size_t *arena_bytes;          /* by session domain */
     double bind_ns, core_bind_ns; /* all, and without the providers' share */
     uint32_t
         trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */
@@ -122,6 +122,10 @@ void gt_plan_destroy(gt_plan **plan); /* shaped programs first */
 /* Fills steps and memory of a plan whose shapes and shaped programs stand (plan_build.c). bind_data[value]
  * are elements known at bind or NULL; those a run needs are copied. */
 gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_error *err);
+
+/* The bytes of a value at this plan, dense: 0 when its extents are not known, SIZE_MAX when they are more
+ * than can be addressed (frame_memory.c). */
+size_t gt_plan_value_bytes(const gt_plan *plan, uint32_t value);
 
 /* GANTRY_RESOURCE: `what`, and which value of the plan needs most memory (frame_memory.c). */
 gantry_status gt_plan_too_large(const gt_plan *plan, gantry_error *err, const char *what);

@@ -42,16 +42,6 @@ static gantry_status out_of_memory(builder *b)
     return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
 }
 
-static size_t shape_bytes(const builder *b, uint32_t value)
-{
-    const gt_plan_shape *shape = &b->plan->shapes[value];
-    uint64_t count = 1;
-    for (uint32_t d = 0; d < shape->rank; d++)
-        if (__builtin_mul_overflow(count, (uint64_t)shape->dims[d], &count))
-            return SIZE_MAX;
-    return count > SIZE_MAX / 16 ? SIZE_MAX : gantry_dtype_bytes(b->graph->values.data[value]->dtype, count);
-}
-
 static gantry_status add_slot(builder *b, gt_slot slot, uint32_t *out_slot)
 {
     uint32_t index = b->slots.count, step = b->steps.count;
@@ -148,7 +138,7 @@ static gantry_status has_later_reader(builder *b, uint32_t value, bool *out_late
 static gantry_status outside_slot(builder *b, uint32_t value, uint32_t *out_slot)
 {
     const gt_value *v = b->graph->values.data[value];
-    gt_slot slot = {.value = value, .bytes = b->plan->shapes[value].dims ? shape_bytes(b, value) : 0};
+    gt_slot slot = {.value = value, .bytes = gt_plan_value_bytes(b->plan, value)};
     if (v->constant != GT_NONE && v->input_index < 0) {
         const gt_constant *constant = &b->graph->model->constants.data[v->constant];
         slot.kind = GT_SLOT_CONSTANT;
@@ -244,7 +234,8 @@ static gantry_status acquire(builder *b, uint32_t value, uint32_t domain, uint32
     }
     if (b->slots.data[source].domain != 0 && domain != 0)
         GT_TRY(acquire(b, value, 0, &source));
-    size_t bytes = b->plan->shapes[value].dims ? shape_bytes(b, value) : b->slots.data[source].bytes;
+    size_t bytes =
+        b->plan->shapes[value].dims ? gt_plan_value_bytes(b->plan, value) : b->slots.data[source].bytes;
     gt_slot slot = {.kind = GT_SLOT_ARENA, .domain = domain, .value = value, .bytes = bytes};
     uint32_t target;
     GT_TRY(add_slot(b, slot, &target));
@@ -298,7 +289,7 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
     gt_slot slot = {.kind = GT_SLOT_ARENA,
                     .domain = domain,
                     .value = value,
-                    .bytes = shape->dims ? shape_bytes(b, value) : 0};
+                    .bytes = gt_plan_value_bytes(b->plan, value)};
     if (slot.bytes == SIZE_MAX)
         return gt_plan_too_large(b->plan, b->err,
                                  "this run needs more bytes of memory than can be addressed");
@@ -332,7 +323,7 @@ static gantry_status part_slot(builder *b, uint32_t value, uint32_t base, size_t
 static gantry_status view_slot(builder *b, uint32_t value, uint32_t input_slot, size_t offset,
                                uint32_t *out_slot)
 {
-    GT_TRY(part_slot(b, value, input_slot, offset, shape_bytes(b, value), out_slot));
+    GT_TRY(part_slot(b, value, input_slot, offset, gt_plan_value_bytes(b->plan, value), out_slot));
     *where(b, value, b->slots.data[*out_slot].domain) = *out_slot;
     return GANTRY_OK;
 }
@@ -379,7 +370,7 @@ static size_t format_bytes(const builder *b, uint32_t value, uint32_t provider, 
     gantry_shape extents = {shape->rank, shape->dims};
     return format->tag
                ? table->format_bytes(table->self, format, b->graph->values.data[value]->dtype, &extents)
-               : shape_bytes(b, value);
+               : gt_plan_value_bytes(b->plan, value);
 }
 
 static gantry_status format_slot(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
@@ -607,7 +598,7 @@ static gantry_status deliver(builder *b, uint32_t k)
     const gt_slot *at = &b->slots.data[source];
     if (at->kind == GT_SLOT_OUTPUT && at->index == k && !at->offset_bytes)
         return GANTRY_OK;
-    size_t bytes = shape->dims ? shape_bytes(b, value) : 0;
+    size_t bytes = gt_plan_value_bytes(b->plan, value);
     gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .domain = wanted, .value = value, .bytes = bytes};
     bool first = *where(b, value, wanted) == GT_NO_SLOT;
     GT_TRY(add_slot(b, slot, &target));
