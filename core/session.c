@@ -211,7 +211,7 @@ static gantry_status bind_static(gantry_session *session, gantry_error *err)
     gt_env_free(session->allocator, &env);
     if (status == GANTRY_OK || status == GANTRY_RESOURCE)
         return GANTRY_OK;
-    if (err)
+    if (err && err->struct_bytes >= sizeof *err)
         *err = own;
     return status;
 }

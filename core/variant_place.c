@@ -346,7 +346,7 @@ static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry
         gantry_status status = compile_partition(variant, k, &failure);
         if (status == GANTRY_OK)
             continue;
-        if (err && failure.code)
+        if (err && err->struct_bytes >= sizeof *err && failure.code)
             *err = failure;
         if (status == GANTRY_RESOURCE || status == GANTRY_DATA || partition->control ||
             !gt_variant_has_alternative(variant, partition))

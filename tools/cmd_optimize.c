@@ -58,7 +58,7 @@ static int optimize(const cli_args *args, gantry_runtime *runtime, const gantry_
     target.path = args->output;
     target.external_data = args->external_data;
     if (args->growth_limit)
-        target.growth_limit_bytes = strtoull(args->growth_limit, NULL, 10);
+        target.growth_limit_bytes = (uint64_t)strtod(args->growth_limit, NULL);
     if (gantry_model_optimize(runtime, args->model, options, &target, &report, &err) != GANTRY_OK)
         return optimize_error(args, &err);
     bool silent = args->format && strcmp(args->format, "none") == 0;

@@ -11,7 +11,7 @@
 static int execute(const cli_args *args, cli_session *session)
 {
     gantry_error err = GANTRY_ERROR_INIT;
-    long repeats = args->repeat ? strtol(args->repeat, NULL, 10) : 1;
+    long repeats = args->repeat ? (long)strtod(args->repeat, NULL) : 1;
     bool show = repeats > 1 && isatty(STDERR_FILENO);
     for (long k = 0; k < repeats; k++) {
         if (show)
