@@ -190,9 +190,10 @@ GANTRY_API gantry_status gantry_run_create(gantry_session *session, gantry_run *
 GANTRY_API void gantry_run_destroy(gantry_run **run);
 
 /* Binds caller memory; it is used in place, without a copy, by every later execute until it is bound again.
- * The memory (dims may go after the call) must stay valid until then; inputs are never written. It is aligned
- * as its elements are. The dtype must be the model's; the shape is checked at execute. NULL unbinds. An input
- * with a default may stay unbound. */
+ * The memory (dims may go after the call) must stay valid until then; inputs are never written. Memory that
+ * is not aligned as its elements are, too small, or strided is GANTRY_INVALID_ARGUMENT. A dtype, rank or
+ * static extent that is not the model's is GANTRY_INPUT_SHAPE; what depends on more than one input is checked
+ * at execute. On failure what was bound stays. NULL unbinds. An input with a default may stay unbound. */
 GANTRY_API gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantry_tensor *tensor,
                                                gantry_error *err);
 
@@ -260,8 +261,8 @@ typedef struct gantry_optimize_target {
  *
  * options (NULL: the defaults) as for a session; of use are rewrites, rewrites.NAME, fold, fold_limit_bytes,
  * dim. and shape. ones, and log. The rest is checked and ignored. out_report (may be NULL) says what was
- * changed: its JSON is described in docs/rewrites.md; it is freed with gantry_report_destroy and is given for
- * success only.
+ * changed: its JSON is described in docs/rewrites.md; it is freed with gantry_report_destroy. It is given for
+ * success only, and NULL when there is no memory for it: the file is written then all the same.
  *
  * Fails as creating a session does, and with GANTRY_RESOURCE when the file cannot be written or would be too
  * large, GANTRY_INVALID_ARGUMENT for a path that is read from, GANTRY_UNSUPPORTED when no opset fits all
@@ -273,7 +274,9 @@ GANTRY_API gantry_status gantry_model_optimize(gantry_runtime *runtime, const ch
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
-/* What is known of the session, and of one of its runs (NULL: of none). Freed with gantry_report_destroy. */
+/* What is known of the session, and of one of its runs (NULL: of none), which must not be executing.
+ * GANTRY_INVALID_ARGUMENT for a run of another session. Freed with gantry_report_destroy; it may outlive the
+ * session, not the runtime. */
 GANTRY_API gantry_status gantry_session_report(const gantry_session *session, const gantry_run *run,
                                                gantry_report **out_report, gantry_error *err);
 GANTRY_API void gantry_report_destroy(gantry_report **report);
