@@ -271,8 +271,7 @@ static void print_numeric(const json_t *document, gt_text *text)
         char line[700];
         snprintf(line, sizeof line,
                  "%.120s from %.120s (%.60s) on %.60s: %s, %.0f of %.0f elements; largest error %.3g where "
-                 "%.3g is expected at "
-                 "most",
+                 "%.3g is expected at most",
                  gt_report_text_at(row, "tensor"), gt_report_text_at(row, "producer"),
                  gt_report_text_at(row, "op"), gt_report_text_at(row, "provider"),
                  gt_report_text_at(row, "finding"), gt_report_number_at(row, "differing_elements"),
