@@ -162,16 +162,7 @@ static json_t *make_document(const gantry_session *session, const gantry_optimiz
 gantry_status gt_optimization_report(const gantry_session *session, const gantry_optimize_target *target,
                                      const gt_write_result *written, gantry_report **out_report)
 {
-    gantry_report *report = GT_NEW(session->allocator, gantry_report);
-    if (!report)
-        return GANTRY_RESOURCE;
-    report->allocator = session->allocator;
-    pthread_mutex_init(&report->lock, NULL);
-    report->root = make_document(session, target, written);
-    if (!report->root)
-        gantry_report_destroy(&report);
-    *out_report = report;
-    return report ? GANTRY_OK : GANTRY_RESOURCE;
+    return gt_report_wrap(session->allocator, make_document(session, target, written), out_report);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

@@ -123,32 +123,37 @@ static json_t *make_document(const gt_report_scope *scope)
     return document;
 }
 
+gantry_status gt_report_wrap(gt_allocator *allocator, json_t *document, gantry_report **out_report)
+{
+    gantry_report *report = document ? GT_NEW(allocator, gantry_report) : NULL;
+    *out_report = report;
+    if (!report) {
+        json_decref(document);
+        return GANTRY_RESOURCE;
+    }
+    report->allocator = allocator;
+    report->root = document;
+    pthread_mutex_init(&report->lock, NULL);
+    return GANTRY_OK;
+}
+
 gantry_status gt_report_create(const gantry_session *session, const gantry_run *run,
                                gantry_report **out_report, gantry_error *err)
 {
     *out_report = NULL;
     uint64_t begin = gt_now_ns();
-    gantry_report *report = GT_NEW(session->allocator, gantry_report);
-    if (!report)
-        return gt_out_of_memory(err, GANTRY_STAGE_NONE);
-    report->allocator = session->allocator;
-    pthread_mutex_init(&report->lock, NULL);
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&session->lock;
     pthread_mutex_lock(lock);
     part_list list = {.allocator = session->allocator};
     bool fits = run && run->root->leaf ? add_frames(&list, run->root) : add_variants(&list, session->root);
     gt_report_scope scope = {session, run, list.parts.count, list.parts.data};
-    if (fits)
-        report->root = make_document(&scope);
+    json_t *document = fits ? make_document(&scope) : NULL;
     pthread_mutex_unlock(lock);
     gt_vec_free(session->allocator, &list.parts);
-    json_object_set_new(json_object_get(report->root, "creation"), "report_ms",
+    json_object_set_new(json_object_get(document, "creation"), "report_ms",
                         json_real((double)(gt_now_ns() - begin) / 1e6));
-    if (!report->root) {
-        gantry_report_destroy(&report);
+    if (gt_report_wrap(session->allocator, document, out_report) != GANTRY_OK)
         return gt_out_of_memory(err, GANTRY_STAGE_NONE);
-    }
-    *out_report = report;
     return GANTRY_OK;
 }
 

@@ -29,6 +29,10 @@ typedef struct gt_report_scope {
     gt_report_part *parts; /* the root graph's, or the one chosen for it, comes first */
 } gt_report_scope;
 
+/* A report of a document, which it takes over, also on failure; NULL is one that there was no memory for
+ * (report.c). */
+gantry_status gt_report_wrap(gt_allocator *allocator, json_t *document, gantry_report **out_report);
+
 /* Reports of gantry_model_optimize (optimize_report.c); rendering asks which kind a document is. */
 #define GT_OPTIMIZATION_SCHEMA "gantry-optimization"
 bool gt_optimization_print(const json_t *document, gt_text *text);
