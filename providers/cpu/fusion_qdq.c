@@ -18,11 +18,6 @@
 
 /* ---- what quantizes -------------------------------------------------------------------------- */
 
-static bool is_op(const gantry_node_view *node, const char *op)
-{
-    return node->domain[0] == 0 && strcmp(node->op, op) == 0;
-}
-
 const gantry_node_view *cpu_qdq_producer(const cpu_qdq *q, uint32_t value)
 {
     uint32_t node = value == GANTRY_NO_ID ? GANTRY_NO_ID : q->f->uses.producer[value];
@@ -34,21 +29,11 @@ const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value)
     return value == GANTRY_NO_ID ? NULL : q->f->program->graph->values[value];
 }
 
-static bool is_byte(const gantry_value_view *value)
-{
-    return value && (value->dtype == GANTRY_UINT8 || value->dtype == GANTRY_INT8);
-}
-
-static bool is_constant(const cpu_qdq *q, uint32_t value)
-{
-    return value != GANTRY_NO_ID && cpu_qdq_value(q, value)->constant_id != GANTRY_NO_ID;
-}
-
 bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
 {
     const gantry_host *host = q->f->program->provider->host;
     const void *data = NULL;
-    if (!is_constant(q, value) ||
+    if (!cpu_qdq_is_constant(q, value) ||
         host->constant_map(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id, &data,
                            out_bytes, NULL) != GANTRY_OK)
         return false;
@@ -64,12 +49,12 @@ cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node)
                      .zero = node->input_count > 2 ? node->inputs[2] : GANTRY_NO_ID};
     const gantry_value_view *scale = cpu_qdq_value(q, p.scale), *zero = cpu_qdq_value(q, p.zero);
     size_t bytes = 0;
-    if (!scale || scale->dtype != GANTRY_FLOAT32 || (zero && !is_constant(q, p.zero)) ||
+    if (!scale || scale->dtype != GANTRY_FLOAT32 || (zero && !cpu_qdq_is_constant(q, p.zero)) ||
         !cpu_qdq_read(q, p.scale, &p.scale_value, sizeof p.scale_value, &bytes))
         return p;
     p.constant = true;
     p.scalar = bytes == sizeof(float) && gantry_node_int(node, "block_size", 0) == 0;
-    if (p.scalar && zero && is_byte(zero)) {
+    if (p.scalar && zero && cpu_qdq_is_byte(zero)) {
         uint8_t byte = 0;
         p.scalar = cpu_qdq_read(q, p.zero, &byte, 1, &bytes) && bytes == 1;
         p.zero_value = zero->dtype == GANTRY_INT8 ? (int8_t)byte : byte;
@@ -81,11 +66,17 @@ cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node)
 bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params)
 {
     const gantry_node_view *node = cpu_qdq_producer(q, value);
-    if (!node || !is_op(node, "DequantizeLinear") || node->input_count < 2 ||
-        !is_byte(cpu_qdq_value(q, node->inputs[0])))
+    if (!node || !cpu_qdq_is_op(node, "DequantizeLinear") || node->input_count < 2 ||
+        !cpu_qdq_is_byte(cpu_qdq_value(q, node->inputs[0])))
         return false;
     *out_params = cpu_qdq_params(q, node);
-    return out_params->scalar && !is_constant(q, out_params->value);
+    return out_params->scalar && !cpu_qdq_is_constant(q, out_params->value);
+}
+
+bool cpu_qdq_same_bytes(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qparams *out_x)
+{
+    return cpu_qdq_bytes(q, value, out_x) && out_x->scale_value == y->scale_value &&
+           out_x->zero_value == y->zero_value && cpu_qdq_value(q, out_x->value)->dtype == y->dtype;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -117,246 +108,10 @@ void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p)
     cpu_qdq_operand(q, m, p->zero);
 }
 
-/* The value between two nodes of a group: nobody else may read it. */
-static bool is_private(const cpu_qdq *q, uint32_t value)
-{
-    return q->f->uses.count[value] == 1 && !q->f->uses.is_output[value];
-}
-
-/* Strips activations from the back of a chain; *inout_value becomes what they work on. */
-static void strip_posts(const cpu_qdq *q, cpu_qdq_match *m, uint32_t *inout_value)
-{
-    cpu_group nothing = {.post_count = 0};
-    while (m->post_count < 2 && is_private(q, *inout_value)) {
-        const gantry_node_view *node = cpu_qdq_producer(q, *inout_value);
-        if (!node || !(is_op(node, "Relu") || is_op(node, "Clip")))
-            return;
-        cpu_post_match match = cpu_post_of_node(q->f->program, q->f->args, &nothing, node, node->inputs[0]);
-        if (!match.matched || match.guard || !is_private(q, node->inputs[0]))
-            return;
-        memmove(&m->posts[1], &m->posts[0], m->post_count * sizeof m->posts[0]);
-        m->posts[0] = match.post;
-        m->post_count++;
-        cpu_qdq_absorb_producer(q, m, *inout_value);
-        *inout_value = node->inputs[0];
-    }
-}
-
-/* ---- centers: what a group computes ---------------------------------------------------------- */
-
-/* A bias in the integers of the sums: scale s_x * s_w[c], no zero point. */
-static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w, uint32_t bias,
-                              cpu_qparams *out_bias)
-{
-    const gantry_node_view *node = cpu_qdq_producer(q, bias);
-    if (!node || !is_op(node, "DequantizeLinear") || node->input_count < 2)
-        return "the bias is not quantized";
-    *out_bias = cpu_qdq_params(q, node);
-    const gantry_value_view *value = cpu_qdq_value(q, out_bias->value);
-    if (!out_bias->constant || !is_constant(q, out_bias->value) || value->dtype != GANTRY_INT32)
-        return "the bias is not a constant of int32";
-    enum { MOST = 8192 };
-    float scales[2][MOST];
-    size_t bias_bytes = 0, w_bytes = 0;
-    if (!cpu_qdq_read(q, out_bias->scale, scales[0], sizeof scales[0], &bias_bytes) ||
-        !cpu_qdq_read(q, w->scale, scales[1], sizeof scales[1], &w_bytes) || bias_bytes > sizeof scales[0] ||
-        w_bytes > sizeof scales[1])
-        return "the bias has too many scales";
-    size_t bias_count = bias_bytes / sizeof(float), w_count = w_bytes / sizeof(float);
-    size_t count = bias_count > w_count ? bias_count : w_count;
-    for (size_t k = 0; k < count; k++) {
-        float wanted = x->scale_value * scales[1][w_count == 1 ? 0 : k];
-        float given = scales[0][bias_count == 1 ? 0 : k];
-        if (!(given >= wanted * 0.999999f && given <= wanted * 1.000001f))
-            return "the scale of the bias is not the product of the others";
-    }
-    return NULL;
-}
-
-/* x, w [and bias] of a convolution or product; weights may have one scale for each channel. */
-static const char *weights_guard(const cpu_qdq *q, const gantry_node_view *node, int64_t axis, cpu_qparams *x,
-                                 cpu_qparams *w)
-{
-    if (!cpu_qdq_bytes(q, node->inputs[0], x))
-        return "its input is not quantized with one constant scale";
-    const gantry_node_view *dequantize = cpu_qdq_producer(q, node->inputs[1]);
-    if (!dequantize || !is_op(dequantize, "DequantizeLinear") ||
-        !is_byte(cpu_qdq_value(q, dequantize->inputs[0])))
-        return "its weights are not quantized to 8 bits";
-    *w = cpu_qdq_params(q, dequantize);
-    if (!w->constant || gantry_node_int(dequantize, "block_size", 0))
-        return "the scale of its weights is no constant, or blocked";
-    int64_t rank = cpu_qdq_value(q, w->value)->rank, given = gantry_node_int(dequantize, "axis", 1);
-    if (!w->scalar && given != axis && given + rank != axis)
-        return "the weights' scales do not go with the output channels";
-    return NULL;
-}
-
-static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                              cpu_qdq_match *m)
-{
-    cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
-    const char *guard = weights_guard(q, node, 0, &x, &w);
-    bool has_bias = node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
-    if (!guard && has_bias)
-        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
-    if (guard)
-        return guard;
-    cpu_qdq_operands(q, m, &x);
-    cpu_qdq_operands(q, m, &w);
-    cpu_qdq_operand(q, m, y->scale);
-    cpu_qdq_operand(q, m, y->zero);
-    cpu_qdq_operand(q, m, bias.value);
-    for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
-    m->row = cpu_find_op("", "QLinearConv");
-    m->rule = "qdq_conv";
-    return NULL;
-}
-
-static const char *match_product(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                 cpu_qdq_match *m)
-{
-    cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
-    bool gemm = is_op(node, "Gemm");
-    bool has_bias = gemm && node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
-    if (gemm && (gantry_node_int(node, "transA", 0) || gantry_node_float(node, "alpha", 1) != 1 ||
-                 (has_bias && gantry_node_float(node, "beta", 1) != 1)))
-        return "it transposes A, or scales";
-    const gantry_node_view *right = cpu_qdq_producer(q, node->inputs[1]);
-    int32_t rank = right ? cpu_qdq_value(q, node->inputs[1])->rank : 0;
-    bool rows = gemm && gantry_node_int(node, "transB", 0);
-    const char *guard = weights_guard(q, node, rows ? 0 : rank - 1, &x, &w);
-    if (!guard && !w.scalar && rank != 2)
-        guard = "weights of several matrices have scales for each column";
-    if (!guard && has_bias)
-        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
-    if (!guard && has_bias && cpu_qdq_value(q, bias.value)->rank != 1)
-        guard = "the bias is no vector";
-    if (guard)
-        return guard;
-    cpu_qdq_operands(q, m, &x);
-    cpu_qdq_operands(q, m, &w);
-    cpu_qdq_operand(q, m, y->scale);
-    cpu_qdq_operand(q, m, y->zero);
-    if (has_bias)
-        cpu_qdq_operand(q, m, bias.value);
-    for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
-    m->row = cpu_find_op("", "QLinearMatMul");
-    m->rule = "qdq_matmul";
-    return NULL;
-}
-
-static const char *match_binary(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                cpu_qdq_match *m)
-{
-    for (uint32_t k = 0; k < 2; k++) {
-        const gantry_node_view *dequantize = cpu_qdq_producer(q, node->inputs[k]);
-        if (!dequantize || !is_op(dequantize, "DequantizeLinear") ||
-            !is_byte(cpu_qdq_value(q, dequantize->inputs[0])))
-            return "an operand is not quantized";
-        cpu_qparams p = cpu_qdq_params(q, dequantize);
-        if (!p.scalar)
-            return "the scale of an operand is no positive constant scalar";
-        cpu_qdq_operands(q, m, &p);
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
-    }
-    cpu_qdq_operand(q, m, y->scale);
-    cpu_qdq_operand(q, m, y->zero);
-    bool add = is_op(node, "Add");
-    m->row = cpu_find_op("com.microsoft", add ? "QLinearAdd" : "QLinearMul");
-    m->rule = add ? "qdq_add" : "qdq_mul";
-    return NULL;
-}
-
-static const char *match_global_pool(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                     cpu_qdq_match *m)
-{
-    cpu_qparams x;
-    if (!cpu_qdq_bytes(q, node->inputs[0], &x))
-        return "its input is not quantized with one constant scale";
-    cpu_qdq_operands(q, m, &x);
-    cpu_qdq_operand(q, m, y->scale);
-    cpu_qdq_operand(q, m, y->zero);
-    cpu_qdq_absorb_producer(q, m, node->inputs[0]);
-    m->row = cpu_find_op("com.microsoft", "QLinearGlobalAveragePool");
-    m->rule = "qdq_pool";
-    return NULL;
-}
-
-/* Operators that only choose among bytes, when they mean the same numbers before and after. */
-static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                cpu_qdq_match *m)
-{
-    const uint32_t count = 1;
-    m->row = cpu_find_op("", node->op);
-    if (!m->row || !cpu_row_takes(m->row, 0, y->dtype))
-        return "there is no such kernel for bytes";
-    if (node->output_count != 1 || node->input_count > CPU_QDQ_MAX_INPUTS)
-        return "it has other outputs, or too many inputs";
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        cpu_qparams x;
-        if (k >= count) {
-            cpu_qdq_operand(q, m, node->inputs[k]);
-            continue;
-        }
-        if (!cpu_qdq_bytes(q, node->inputs[k], &x))
-            return "its input is not quantized with one constant scale";
-        if (x.scale_value != y->scale_value || x.zero_value != y->zero_value ||
-            cpu_qdq_value(q, x.value)->dtype != y->dtype)
-            return "its input and output have different scales or zero points";
-        cpu_qdq_operand(q, m, x.value);
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
-    }
-    m->rule = "qdq_pass";
-    return NULL;
-}
-
-typedef const char *(*match_fn)(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                                cpu_qdq_match *m);
-
-/* posts: the activations behind it may be fused too. */
-static const struct {
-    const char *op;
-    match_fn match;
-    bool posts;
-} centers[] = {
-    {"GlobalAveragePool", match_global_pool, false},
-    {"MatMul", match_product, true},
-    {"Gemm", match_product, true},
-    {"Conv", match_conv, true},
-    {"Add", match_binary, true},
-    {"Mul", match_binary, true},
-    {"MaxPool", match_choice, false},
-};
-
-/* Why no group ends in this QuantizeLinear, or NULL. */
-static const char *match_center(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m)
-{
-    uint32_t before = value;
-    strip_posts(q, m, &before);
-    const gantry_node_view *node = cpu_qdq_producer(q, before);
-    if (!node)
-        return "what it quantizes comes from outside";
-    for (size_t k = 0; k < sizeof centers / sizeof *centers; k++) {
-        if (!is_op(node, centers[k].op))
-            continue;
-        if (!is_private(q, before))
-            return "the value before it is read elsewhere, too";
-        if (m->post_count && !centers[k].posts)
-            return "no activation is fused behind this operator";
-        m->node = node;
-        cpu_qdq_absorb_producer(q, m, before);
-        return centers[k].match(q, node, y, m);
-    }
-    return "the operator before it has no integer kernel";
-}
-
 /* Why the bytes y of a float value are not made by one kernel, or NULL. */
 static const char *match_value(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m)
 {
-    const char *guard = match_center(q, value, y, m);
+    const char *guard = cpu_qdq_center(q, value, y, m);
     if (!guard)
         return NULL;
     *m = (cpu_qdq_match){.row = NULL};
@@ -368,26 +123,19 @@ static const char *match_value(const cpu_qdq *q, uint32_t value, const cpu_qpara
 static bool moves(const gantry_node_view *node)
 {
     static const char *const names[] = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat"};
-    if (node && is_op(node, "Resize")) /* outside of a cropped image lies a number of its own */
+    if (node && cpu_qdq_is_op(node, "Resize")) /* outside of a cropped image lies a number of its own */
         return strcmp(gantry_node_string(node, "mode", "nearest"), "nearest") == 0 &&
                strcmp(gantry_node_string(node, "coordinate_transformation_mode", ""), "tf_crop_and_resize") &&
                node->output_count == 1;
     for (size_t k = 0; node && k < sizeof names / sizeof *names; k++)
-        if (is_op(node, names[k]))
+        if (cpu_qdq_is_op(node, names[k]))
             return node->output_count == 1;
     return false;
 }
 
 static uint32_t moved_inputs(const gantry_node_view *node)
 {
-    return is_op(node, "Concat") ? node->input_count : 1;
-}
-
-/* Whether a value is those very bytes y, dequantized. */
-static bool is_same_bytes(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qparams *out_x)
-{
-    return cpu_qdq_bytes(q, value, out_x) && out_x->scale_value == y->scale_value &&
-           out_x->zero_value == y->zero_value && cpu_qdq_value(q, out_x->value)->dtype == y->dtype;
+    return cpu_qdq_is_op(node, "Concat") ? node->input_count : 1;
 }
 
 /* The operand of a moving operator as bytes: those that were dequantized for it when they are the same
@@ -396,7 +144,7 @@ static uint32_t bytes_before(cpu_qdq *q, cpu_qdq_match *m, uint32_t value, uint3
                              const cpu_qparams *y)
 {
     cpu_qparams x;
-    if (is_same_bytes(q, value, y, &x)) {
+    if (cpu_qdq_same_bytes(q, value, y, &x)) {
         cpu_qdq_absorb_producer(q, m, value);
         return x.value;
     }
@@ -446,9 +194,9 @@ static bool can_quantize(const cpu_qdq *q, uint32_t value, const cpu_qparams *y,
     const gantry_node_view *node = cpu_qdq_producer(q, value);
     cpu_qdq_match trial = {.row = NULL};
     cpu_qparams x;
-    if (is_same_bytes(q, value, y, &x))
+    if (cpu_qdq_same_bytes(q, value, y, &x))
         return true;
-    if (!node || !is_private(q, value))
+    if (!node || !cpu_qdq_is_private(q, value))
         return false;
     if (!moves(node))
         return cpu_qdq_bytes(q, value, &x) || match_value(q, value, y, &trial) == NULL;
@@ -549,7 +297,7 @@ static const char *match_quantize(cpu_qdq *q, uint32_t index, cpu_qdq_match *m)
 {
     const gantry_node_view *node = q->f->program->graph->nodes[index];
     cpu_qparams y = result_params(q, index);
-    if (!is_byte(cpu_qdq_value(q, node->outputs[0])))
+    if (!cpu_qdq_is_byte(cpu_qdq_value(q, node->outputs[0])))
         return "it quantizes to another type than 8 bits";
     if (!y.scalar)
         return "its scale is no positive constant scalar";
@@ -584,7 +332,7 @@ static gantry_status visit(cpu_qdq *q, uint32_t index)
     bool carries = value != GANTRY_NO_ID && q->bytes[value] != GANTRY_NO_ID;
     if (!q->wanted[index] && q->absorber[index] != GANTRY_NO_ID)
         return GANTRY_OK;
-    if (carries || (is_op(node, "QuantizeLinear") && node->input_count >= 2)) {
+    if (carries || (cpu_qdq_is_op(node, "QuantizeLinear") && node->input_count >= 2)) {
         cpu_qdq_match m = {.row = NULL};
         const char *guard = carries ? match_bytes(q, value, &m) : match_quantize(q, index, &m);
         if (!guard)
@@ -623,15 +371,17 @@ static const char *leftover_guard(const cpu_qdq *q, const gantry_node_view *node
     uint32_t value = node->outputs[0];
     const gantry_node_view *reader =
         q->f->uses.count[value] ? q->f->program->graph->nodes[q->f->uses.consumer[value]] : NULL;
-    return q->f->uses.is_output[value]                 ? "its result is an output"
-           : reader && is_op(reader, "QuantizeLinear") ? "a QuantizeLinear follows at once and was not joined"
-                                                       : "an operator that computes with floats reads it";
+    return q->f->uses.is_output[value] ? "its result is an output"
+           : reader && cpu_qdq_is_op(reader, "QuantizeLinear")
+               ? "a QuantizeLinear follows at once and was not joined"
+               : "an operator that computes with floats reads it";
 }
 
 static bool has_quantize(const gantry_graph_view *graph)
 {
     for (uint32_t k = 0; k < graph->node_count; k++)
-        if (is_op(graph->nodes[k], "QuantizeLinear") || is_op(graph->nodes[k], "DequantizeLinear"))
+        if (cpu_qdq_is_op(graph->nodes[k], "QuantizeLinear") ||
+            cpu_qdq_is_op(graph->nodes[k], "DequantizeLinear"))
             return true;
     return false;
 }
@@ -662,7 +412,7 @@ static gantry_status fuse(cpu_qdq *q)
             GT_TRY(list_nodes(q, k));
         else if (f->taken_by[k] == GANTRY_NO_ID && cpu_qdq_is_derived(f, graph->nodes[k]))
             GT_TRY(cpu_qdq_derive(f, k));
-        else if (f->taken_by[k] == GANTRY_NO_ID && is_op(graph->nodes[k], "DequantizeLinear"))
+        else if (f->taken_by[k] == GANTRY_NO_ID && cpu_qdq_is_op(graph->nodes[k], "DequantizeLinear"))
             record(q, "qdq", 1, &graph->nodes[k]->id, leftover_guard(q, graph->nodes[k]));
     }
     return GANTRY_OK;

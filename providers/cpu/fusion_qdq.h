@@ -47,17 +47,43 @@ typedef struct cpu_qdq_match {
     const struct cpu_qrows *rows;
 } cpu_qdq_match;
 
+static inline bool cpu_qdq_is_op(const gantry_node_view *node, const char *op)
+{
+    return node->domain[0] == 0 && strcmp(node->op, op) == 0;
+}
+
+static inline bool cpu_qdq_is_byte(const gantry_value_view *value)
+{
+    return value && (value->dtype == GANTRY_UINT8 || value->dtype == GANTRY_INT8);
+}
+
+/* A value between two nodes of a group: nobody else may read it. */
+static inline bool cpu_qdq_is_private(const cpu_qdq *q, uint32_t value)
+{
+    return q->f->uses.count[value] == 1 && !q->f->uses.is_output[value];
+}
+
+static inline bool cpu_qdq_is_constant(const cpu_qdq *q, uint32_t value)
+{
+    return value != GANTRY_NO_ID && q->f->program->graph->values[value]->constant_id != GANTRY_NO_ID;
+}
+
 const gantry_node_view *cpu_qdq_producer(const cpu_qdq *q, uint32_t value);
 const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value);
 cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node);
 /* Whether a value is bytes that are no constant, dequantized with one constant scale. */
 bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params);
-/* Copies at most capacity bytes of a constant. */
+/* Whether a value is those very bytes y, dequantized. */
+bool cpu_qdq_same_bytes(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qparams *out_x);
+/* Copies at most capacity bytes of a constant; *out_bytes is what it has. */
 bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes);
 bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node);
 bool cpu_qdq_absorb_producer(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
 void cpu_qdq_operand(const cpu_qdq *q, cpu_qdq_match *m, uint32_t value);
 void cpu_qdq_operands(const cpu_qdq *q, cpu_qdq_match *m, const cpu_qparams *p);
+
+/* Why no integer kernel makes the bytes y of a float value, or NULL; fills m then (fusion_qdq_center.c). */
+const char *cpu_qdq_center(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qdq_match *m);
 
 /* Whether a node is a DequantizeLinear of constants, and computing it once (fusion_derived.c). */
 bool cpu_qdq_is_derived(const cpu_fuser *f, const gantry_node_view *node);

@@ -14,17 +14,6 @@ typedef struct writer {
     uint32_t depth;
 } writer;
 
-static bool is_op(const gantry_node_view *node, const char *op)
-{
-    return node->domain[0] == 0 && strcmp(node->op, op) == 0;
-}
-
-/* Nothing but the chain reads it. */
-static bool is_private(const cpu_qdq *q, uint32_t value)
-{
-    return q->f->uses.count[value] == 1 && !q->f->uses.is_output[value];
-}
-
 static int64_t static_count(const gantry_value_view *view)
 {
     int64_t count = 1;
@@ -253,7 +242,7 @@ static bool write_whole(writer *w, const gantry_node_view *node, cpu_qrow_kind k
 
 static bool is_layer_norm(const gantry_node_view *node)
 {
-    return is_op(node, "LayerNormalization") ||
+    return cpu_qdq_is_op(node, "LayerNormalization") ||
            (strcmp(node->domain, "gantry") == 0 && strcmp(node->op, "LayerNorm") == 0);
 }
 
@@ -267,12 +256,12 @@ static bool write_node(writer *w, const gantry_node_view *node, cpu_qrow_source 
                     {"Pow", CPU_BINARY_pow}};
     cpu_unary function;
     float p[4];
-    if (is_op(node, "Softmax"))
+    if (cpu_qdq_is_op(node, "Softmax"))
         return write_whole(w, node, CPU_QROW_SOFTMAX, out_source);
     if (is_layer_norm(node))
         return write_whole(w, node, CPU_QROW_NORMALIZE, out_source);
     for (size_t k = 0; k < sizeof binaries / sizeof *binaries; k++)
-        if (is_op(node, binaries[k].op) && node->input_count == 2)
+        if (cpu_qdq_is_op(node, binaries[k].op) && node->input_count == 2)
             return write_binary(w, node, binaries[k].function, out_source);
     return node->input_count == 1 && cpu_unary_of_node(node, &function, p) &&
            write_unary(w, node, function, p, out_source);
@@ -285,7 +274,7 @@ static bool write_value(writer *w, uint32_t value, cpu_qrow_source *out_source)
     if (cpu_qdq_bytes(w->q, value, &x))
         return write_dequantize(w, value, &x, out_source);
     const gantry_node_view *node = cpu_qdq_producer(w->q, value);
-    if (node && w->depth < CPU_QROWS_MAX_OPS && is_private(w->q, value) &&
+    if (node && w->depth < CPU_QROWS_MAX_OPS && cpu_qdq_is_private(w->q, value) &&
         cpu_qdq_value(w->q, value)->dtype == GANTRY_FLOAT32) {
         writer before = *w;
         cpu_qdq_match match = *w->m;

@@ -5,11 +5,6 @@
 
 #define COUNT 256
 
-static bool is_op(const gantry_node_view *node, const char *op)
-{
-    return node->domain[0] == 0 && strcmp(node->op, op) == 0;
-}
-
 static bool is_elementwise(const gantry_node_view *node)
 {
     static const char *const names[] = {"Add",     "Sub",         "Mul",       "Div",       "Relu", "Clip",
@@ -56,19 +51,19 @@ static bool compute_root(cpu_qdq *q, uint32_t value, uint32_t *out_root)
 {
     const gantry_node_view *node = cpu_qdq_producer(q, value);
     const gantry_value_view *view = cpu_qdq_value(q, value);
-    bool is_byte = view->dtype == GANTRY_UINT8 || view->dtype == GANTRY_INT8;
+    bool is_byte = cpu_qdq_is_byte(view);
     *out_root = GANTRY_NO_ID;
     if (view->constant_id != GANTRY_NO_ID)
         return is_scalar_constant(q, value);
-    if (node && (is_op(node, "QuantizeLinear") || is_op(node, "DequantizeLinear")) &&
+    if (node && (cpu_qdq_is_op(node, "QuantizeLinear") || cpu_qdq_is_op(node, "DequantizeLinear")) &&
         node->input_count >= 2 && cpu_qdq_params(q, node).scalar && root_of(q, node->inputs[0], out_root) &&
         *out_root != GANTRY_NO_ID)
         return is_byte || view->dtype == GANTRY_FLOAT32;
     *out_root = value;
     if (is_byte)
         return true;
-    if (node && is_op(node, "DequantizeLinear") && node->input_count >= 2 && cpu_qdq_params(q, node).scalar &&
-        is_scalar_constant(q, node->inputs[0])) {
+    if (node && cpu_qdq_is_op(node, "DequantizeLinear") && node->input_count >= 2 &&
+        cpu_qdq_params(q, node).scalar && is_scalar_constant(q, node->inputs[0])) {
         *out_root = GANTRY_NO_ID;
         return true;
     }
@@ -159,7 +154,7 @@ bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m)
     if (!m->table)
         return false;
     const gantry_node_view *before = cpu_qdq_producer(q, node->inputs[0]);
-    m->node = before && !is_op(before, "DequantizeLinear") ? before : node;
+    m->node = before && !cpu_qdq_is_op(before, "DequantizeLinear") ? before : node;
     m->row = &cpu_table_row;
     m->rule = "qdq_table";
     cpu_qdq_operand(q, m, root);
