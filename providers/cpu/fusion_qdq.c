@@ -29,16 +29,30 @@ const gantry_value_view *cpu_qdq_value(const cpu_qdq *q, uint32_t value)
     return value == GANTRY_NO_ID ? NULL : q->f->program->graph->values[value];
 }
 
-bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
+const void *cpu_qdq_map(const cpu_qdq *q, uint32_t value, size_t *out_bytes)
 {
     const gantry_host *host = q->f->program->provider->host;
     const void *data = NULL;
-    if (!cpu_qdq_is_constant(q, value) ||
-        host->constant_map(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id, &data,
-                           out_bytes, NULL) != GANTRY_OK)
+    bool mapped = cpu_qdq_is_constant(q, value) &&
+                  host->constant_map(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id, &data,
+                                     out_bytes, NULL) == GANTRY_OK;
+    return mapped ? data : NULL;
+}
+
+void cpu_qdq_unmap(const cpu_qdq *q, uint32_t value, const void *data)
+{
+    const gantry_host *host = q->f->program->provider->host;
+    if (data)
+        host->constant_unmap(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id);
+}
+
+bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes)
+{
+    const void *data = cpu_qdq_map(q, value, out_bytes);
+    if (!data)
         return false;
     memcpy(out, data, *out_bytes < capacity ? *out_bytes : capacity);
-    host->constant_unmap(host, q->f->args->constants, cpu_qdq_value(q, value)->constant_id);
+    cpu_qdq_unmap(q, value, data);
     return true;
 }
 

@@ -75,6 +75,10 @@ cpu_qparams cpu_qdq_params(const cpu_qdq *q, const gantry_node_view *node);
 bool cpu_qdq_bytes(const cpu_qdq *q, uint32_t value, cpu_qparams *out_params);
 /* Whether a value is those very bytes y, dequantized. */
 bool cpu_qdq_same_bytes(const cpu_qdq *q, uint32_t value, const cpu_qparams *y, cpu_qparams *out_x);
+/* The bytes of a constant until they are unmapped; NULL when it is none or cannot be mapped. Unmapping NULL
+ * is nothing. */
+const void *cpu_qdq_map(const cpu_qdq *q, uint32_t value, size_t *out_bytes);
+void cpu_qdq_unmap(const cpu_qdq *q, uint32_t value, const void *data);
 /* Copies at most capacity bytes of a constant; *out_bytes is what it has. */
 bool cpu_qdq_read(const cpu_qdq *q, uint32_t value, void *out, size_t capacity, size_t *out_bytes);
 bool cpu_qdq_absorb(cpu_qdq_match *m, uint32_t node);

@@ -23,36 +23,69 @@ static void strip_posts(const cpu_qdq *q, cpu_qdq_match *m, uint32_t *inout_valu
 
 /* ---- centers: what a group computes ---------------------------------------------------------- */
 
-/* A bias in the integers of the sums: scale s_x * s_w[c], no zero point. */
-static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w, uint32_t bias,
-                              cpu_qparams *out_bias)
+/* Whether the scales of the bias are the products of the others; one that is single goes with each channel.
+ */
+static bool scales_fit(const cpu_unaligned_f32 *bias, size_t bias_count, float x, const cpu_unaligned_f32 *w,
+                       size_t w_count)
+{
+    size_t count = bias_count > w_count ? bias_count : w_count;
+    if (!bias_count || !w_count || (bias_count != count && bias_count != 1) ||
+        (w_count != count && w_count != 1))
+        return false;
+    for (size_t k = 0; k < count; k++) {
+        float wanted = x * w[w_count == 1 ? 0 : k], given = bias[bias_count == 1 ? 0 : k];
+        if (!(given >= wanted * 0.999999f && given <= wanted * 1.000001f))
+            return false;
+    }
+    return true;
+}
+
+static bool bias_scales_fit(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w,
+                            const cpu_qparams *bias)
+{
+    size_t bias_bytes = 0, w_bytes = 0;
+    const void *bias_scales = cpu_qdq_map(q, bias->scale, &bias_bytes);
+    const void *w_scales = cpu_qdq_map(q, w->scale, &w_bytes);
+    bool fit = bias_scales && w_scales &&
+               scales_fit(bias_scales, bias_bytes / sizeof(float), x->scale_value, w_scales,
+                          w_bytes / sizeof(float));
+    cpu_qdq_unmap(q, w->scale, w_scales);
+    cpu_qdq_unmap(q, bias->scale, bias_scales);
+    return fit;
+}
+
+/* The kernels know of no zero point of the bias. */
+static bool is_zero(const cpu_qdq *q, uint32_t value)
+{
+    size_t bytes = 0;
+    const char *data = value == GANTRY_NO_ID ? NULL : cpu_qdq_map(q, value, &bytes);
+    bool zero = value == GANTRY_NO_ID || data;
+    for (size_t k = 0; k < bytes && zero; k++)
+        zero = data[k] == 0;
+    cpu_qdq_unmap(q, value, data);
+    return zero;
+}
+
+/* A bias in the integers of the sums: a number for each output channel (an axis of w), scale s_x * s_w[c]. */
+static const char *bias_guard(const cpu_qdq *q, const cpu_qparams *x, const cpu_qparams *w, int64_t axis,
+                              uint32_t bias, cpu_qparams *out_bias)
 {
     const gantry_node_view *node = cpu_qdq_producer(q, bias);
     if (!node || !cpu_qdq_is_op(node, "DequantizeLinear") || node->input_count < 2)
         return "the bias is not quantized";
     *out_bias = cpu_qdq_params(q, node);
-    const gantry_value_view *value = cpu_qdq_value(q, out_bias->value);
+    const gantry_value_view *value = cpu_qdq_value(q, out_bias->value), *weights = cpu_qdq_value(q, w->value);
     if (!out_bias->constant || !cpu_qdq_is_constant(q, out_bias->value) || value->dtype != GANTRY_INT32)
         return "the bias is not a constant of int32";
-    enum { MOST = 8192 };
-    float scales[2][MOST];
-    size_t bias_bytes = 0, w_bytes = 0;
-    if (!cpu_qdq_read(q, out_bias->scale, scales[0], sizeof scales[0], &bias_bytes) ||
-        !cpu_qdq_read(q, w->scale, scales[1], sizeof scales[1], &w_bytes) || bias_bytes > sizeof scales[0] ||
-        w_bytes > sizeof scales[1])
-        return "the bias has too many scales";
-    size_t bias_count = bias_bytes / sizeof(float), w_count = w_bytes / sizeof(float);
-    size_t count = bias_count > w_count ? bias_count : w_count;
-    for (size_t k = 0; k < count; k++) {
-        float wanted = x->scale_value * scales[1][w_count == 1 ? 0 : k];
-        float given = scales[0][bias_count == 1 ? 0 : k];
-        if (!(given >= wanted * 0.999999f && given <= wanted * 1.000001f))
-            return "the scale of the bias is not the product of the others";
-    }
-    return NULL;
+    if (value->rank != 1 || axis < 0 || axis >= weights->rank || value->dims[0] != weights->dims[axis])
+        return "the bias is no vector with a number for each output channel";
+    if (!is_zero(q, out_bias->zero))
+        return "the bias has a zero point";
+    return bias_scales_fit(q, x, w, out_bias) ? NULL
+                                              : "the scale of the bias is not the product of the others";
 }
 
-/* x, w [and bias] of a convolution or product; weights may have one scale for each channel. */
+/* x and w of a convolution or product; weights may have one scale for each channel, along `axis`. */
 static const char *weights_guard(const cpu_qdq *q, const gantry_node_view *node, int64_t axis, cpu_qparams *x,
                                  cpu_qparams *w)
 {
@@ -68,17 +101,20 @@ static const char *weights_guard(const cpu_qdq *q, const gantry_node_view *node,
     int64_t rank = cpu_qdq_value(q, w->value)->rank, given = gantry_node_int(dequantize, "axis", 1);
     if (!w->scalar && given != axis && given + rank != axis)
         return "the weights' scales do not go with the output channels";
+    if (!w->scalar && cpu_qdq_is_op(node, "MatMul") && rank != 2)
+        return "weights of several matrices have scales for each column";
     return NULL;
 }
 
-static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
-                              cpu_qdq_match *m)
+/* The group of a convolution or product that passed the guards: x, w, scale and zero point of y, the bias. */
+static const char *match_weighted(const cpu_qdq *q, const gantry_node_view *node, int64_t axis,
+                                  const cpu_qparams *y, cpu_qdq_match *m)
 {
     cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
-    const char *guard = weights_guard(q, node, 0, &x, &w);
     bool has_bias = node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
+    const char *guard = weights_guard(q, node, axis, &x, &w);
     if (!guard && has_bias)
-        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
+        guard = bias_guard(q, &x, &w, axis, node->inputs[2], &bias);
     if (guard)
         return guard;
     cpu_qdq_operands(q, m, &x);
@@ -88,43 +124,29 @@ static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, co
     cpu_qdq_operand(q, m, bias.value);
     for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
         cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    return NULL;
+}
+
+static const char *match_conv(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
+                              cpu_qdq_match *m)
+{
     m->row = cpu_find_op("", "QLinearConv");
     m->rule = "qdq_conv";
-    return NULL;
+    return match_weighted(q, node, 0, y, m);
 }
 
 static const char *match_product(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                  cpu_qdq_match *m)
 {
-    cpu_qparams x, w, bias = {.value = GANTRY_NO_ID};
     bool gemm = cpu_qdq_is_op(node, "Gemm");
-    bool has_bias = gemm && node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
+    bool has_bias = node->input_count > 2 && node->inputs[2] != GANTRY_NO_ID;
     if (gemm && (gantry_node_int(node, "transA", 0) || gantry_node_float(node, "alpha", 1) != 1 ||
                  (has_bias && gantry_node_float(node, "beta", 1) != 1)))
         return "it transposes A, or scales";
-    const gantry_node_view *right = cpu_qdq_producer(q, node->inputs[1]);
-    int32_t rank = right ? cpu_qdq_value(q, node->inputs[1])->rank : 0;
-    bool rows = gemm && gantry_node_int(node, "transB", 0);
-    const char *guard = weights_guard(q, node, rows ? 0 : rank - 1, &x, &w);
-    if (!guard && !w.scalar && rank != 2)
-        guard = "weights of several matrices have scales for each column";
-    if (!guard && has_bias)
-        guard = bias_guard(q, &x, &w, node->inputs[2], &bias);
-    if (!guard && has_bias && cpu_qdq_value(q, bias.value)->rank != 1)
-        guard = "the bias is no vector";
-    if (guard)
-        return guard;
-    cpu_qdq_operands(q, m, &x);
-    cpu_qdq_operands(q, m, &w);
-    cpu_qdq_operand(q, m, y->scale);
-    cpu_qdq_operand(q, m, y->zero);
-    if (has_bias)
-        cpu_qdq_operand(q, m, bias.value);
-    for (uint32_t k = 0; k < (has_bias ? 3u : 2u); k++)
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
+    int32_t rank = cpu_qdq_value(q, node->inputs[1])->rank;
     m->row = cpu_find_op("", "QLinearMatMul");
     m->rule = "qdq_matmul";
-    return NULL;
+    return match_weighted(q, node, gemm && gantry_node_int(node, "transB", 0) ? 0 : rank - 1, y, m);
 }
 
 static const char *match_binary(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
@@ -164,31 +186,24 @@ static const char *match_global_pool(const cpu_qdq *q, const gantry_node_view *n
     return NULL;
 }
 
-/* Operators that only choose among bytes, when they mean the same numbers before and after. */
+/* Operators that only choose among the bytes of their one input, when these mean the same numbers before and
+ * after. */
 static const char *match_choice(const cpu_qdq *q, const gantry_node_view *node, const cpu_qparams *y,
                                 cpu_qdq_match *m)
 {
-    const uint32_t count = 1;
+    cpu_qparams x;
     m->row = cpu_find_op("", node->op);
+    m->rule = "qdq_pass";
     if (!m->row || !cpu_row_takes(m->row, 0, y->dtype))
         return "there is no such kernel for bytes";
-    if (node->output_count != 1 || node->input_count > CPU_QDQ_MAX_INPUTS)
-        return "it has other outputs, or too many inputs";
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        cpu_qparams x;
-        if (k >= count) {
-            cpu_qdq_operand(q, m, node->inputs[k]);
-            continue;
-        }
-        if (!cpu_qdq_bytes(q, node->inputs[k], &x))
-            return "its input is not quantized with one constant scale";
-        if (x.scale_value != y->scale_value || x.zero_value != y->zero_value ||
-            cpu_qdq_value(q, x.value)->dtype != y->dtype)
-            return "its input and output have different scales or zero points";
-        cpu_qdq_operand(q, m, x.value);
-        cpu_qdq_absorb_producer(q, m, node->inputs[k]);
-    }
-    m->rule = "qdq_pass";
+    if (node->output_count != 1)
+        return "it has other outputs";
+    if (!cpu_qdq_bytes(q, node->inputs[0], &x))
+        return "its input is not quantized with one constant scale";
+    if (!cpu_qdq_same_bytes(q, node->inputs[0], y, &x))
+        return "its input and output have different scales or zero points";
+    cpu_qdq_operand(q, m, x.value);
+    cpu_qdq_absorb_producer(q, m, node->inputs[0]);
     return NULL;
 }
 
