@@ -414,6 +414,7 @@ static gantry_status fuse(cpu_qdq *q)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
     memset(q->bytes, 0xFF, graph->value_count * sizeof *q->bytes);
     memset(q->absorber, 0xFF, graph->node_count * sizeof *q->absorber);
+    cpu_qdq_find_roots(q);
     for (uint32_t k = 0; k < graph->output_count; k++)
         demand(q, graph->outputs[k]);
     for (uint32_t k = graph->node_count; k-- > 0;)

@@ -10,8 +10,9 @@
 
 /* Which bytes a value is a function of (fusion_table.c). */
 typedef struct cpu_qdq_root {
-    bool known, found;
+    bool found;
     uint32_t root;
+    uint32_t depth; /* nodes on the longest way from the root */
 } cpu_qdq_root;
 
 typedef struct cpu_qdq {
@@ -93,6 +94,8 @@ const char *cpu_qdq_center(const cpu_qdq *q, uint32_t value, const cpu_qparams *
 bool cpu_qdq_is_derived(const cpu_fuser *f, const gantry_node_view *node);
 gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index);
 
+/* Fills q->roots, in the order of the nodes: graphs are deeper than a stack (fusion_table.c). */
+void cpu_qdq_find_roots(cpu_qdq *q);
 /* Whether the result of that QuantizeLinear is a function of one byte (fusion_table.c); fills m then. */
 bool cpu_qdq_table(cpu_qdq *q, uint32_t quantize, cpu_qdq_match *m);
 

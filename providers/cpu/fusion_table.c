@@ -28,11 +28,15 @@ static bool is_scalar_constant(const cpu_qdq *q, uint32_t value)
     return view->constant_id != GANTRY_NO_ID && view->rank >= 0 && count == 1;
 }
 
-/* The bytes that the result of a node is a function of; GANTRY_NO_ID: none, it is constant. False: it is not
- * such a function. */
-static bool root_of(cpu_qdq *q, uint32_t value, uint32_t *out_root);
+/* The bytes that a value is a function of; GANTRY_NO_ID: none, it is constant. False: it is not such a
+ * function. */
+static bool root_of(const cpu_qdq *q, uint32_t value, uint32_t *out_root)
+{
+    *out_root = q->roots[value].root;
+    return q->roots[value].found;
+}
 
-static bool root_of_inputs(cpu_qdq *q, const gantry_node_view *node, uint32_t count, uint32_t *out_root)
+static bool root_of_inputs(const cpu_qdq *q, const gantry_node_view *node, uint32_t count, uint32_t *out_root)
 {
     *out_root = GANTRY_NO_ID;
     for (uint32_t k = 0; k < count; k++) {
@@ -47,7 +51,7 @@ static bool root_of_inputs(cpu_qdq *q, const gantry_node_view *node, uint32_t co
     return true;
 }
 
-static bool compute_root(cpu_qdq *q, uint32_t value, uint32_t *out_root)
+static bool compute_root(const cpu_qdq *q, uint32_t value, uint32_t *out_root)
 {
     const gantry_node_view *node = cpu_qdq_producer(q, value);
     const gantry_value_view *view = cpu_qdq_value(q, value);
@@ -72,15 +76,33 @@ static bool compute_root(cpu_qdq *q, uint32_t value, uint32_t *out_root)
            cpu_qdq_value(q, *out_root)->rank == view->rank;
 }
 
-static bool root_of(cpu_qdq *q, uint32_t value, uint32_t *out_root)
+/* The roots of what the value is made from are known. A chain too long for a group ends: bytes in it are
+ * roots of what follows. */
+static void find_root(cpu_qdq *q, uint32_t value)
 {
-    cpu_qdq_root *kept = &q->roots[value];
-    if (!kept->known) {
-        kept->found = compute_root(q, value, &kept->root);
-        kept->known = true;
+    cpu_qdq_root *r = &q->roots[value];
+    const gantry_node_view *node = cpu_qdq_producer(q, value);
+    r->found = compute_root(q, value, &r->root);
+    if (!node || !r->found || r->root == value)
+        return;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        uint32_t before = node->inputs[k] == GANTRY_NO_ID ? 0 : q->roots[node->inputs[k]].depth;
+        r->depth = r->depth > before ? r->depth : before;
     }
-    *out_root = kept->root;
-    return kept->found;
+    if (++r->depth > CPU_QDQ_MAX_NODES)
+        *r = (cpu_qdq_root){.found = cpu_qdq_is_byte(cpu_qdq_value(q, value)), .root = value};
+}
+
+void cpu_qdq_find_roots(cpu_qdq *q)
+{
+    const gantry_graph_view *graph = q->f->program->graph;
+    for (uint32_t k = 0; k < graph->value_count; k++)
+        if (q->f->uses.producer[k] == GANTRY_NO_ID)
+            find_root(q, k);
+    for (uint32_t k = 0; k < graph->node_count; k++)
+        for (uint32_t j = 0; j < graph->nodes[k]->output_count; j++)
+            if (graph->nodes[k]->outputs[j] != GANTRY_NO_ID)
+                find_root(q, graph->nodes[k]->outputs[j]);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
