@@ -20,6 +20,7 @@ typedef struct row_input {
 
 typedef struct rows_state {
     const cpu_qrows *program;
+    const cpu_rows *functions;
     uint32_t input_count, rank; /* rank: axes before the row */
     int64_t dims[GANTRY_MAX_RANK];
     row_input inputs[CPU_QROWS_MAX_INPUTS];
@@ -27,6 +28,7 @@ typedef struct rows_state {
     int64_t block_rows, pieces, piece;      /* a block is several rows, or a piece of one */
     int64_t blocks, blocks_per_chunk, most; /* most: elements of a block */
     bool is_signed, exact;
+    bool broadcasts; /* some input is not dense */
 } rows_state;
 
 typedef struct rows_work {
@@ -77,9 +79,8 @@ static const void *row_of(const row_block *block, const row_operand *operand, in
            (size_t)block->offsets[operand->input][row] * s->inputs[operand->input].bytes;
 }
 
-static void dequantize(const cpu_qrow_op *op, const void *in, float *out, int64_t n)
+static void dequantize(const cpu_rows *rows, const cpu_qrow_op *op, const void *in, float *out, int64_t n)
 {
-    const cpu_rows *rows = cpu_rows_best();
     if (op->is_signed)
         rows->dequantize_s8(in, out, n, op->p[0], op->zero);
     else
@@ -101,7 +102,7 @@ static void run_load(const row_block *block, const cpu_qrow_op *op, float *out)
         const void *in = a.all ? a.all : row_of(block, &a, row);
         int64_t n = a.scalar ? 1 : whole;
         if (bytes)
-            dequantize(op, in, out, n);
+            dequantize(block->work->state->functions, op, in, out, n);
         else
             memcpy(out, in, (size_t)n * sizeof *out);
         if (a.scalar)
@@ -117,7 +118,7 @@ static void binary_piece(const cpu_binary_row *fn, const row_operand *a, const v
 
 static void run_binary(const row_block *block, const cpu_qrow_op *op, float *out)
 {
-    const cpu_binary_row *fn = &cpu_rows_best()->binary[op->function];
+    const cpu_binary_row *fn = &block->work->state->functions->binary[op->function];
     row_operand a = operand_of(block, &op->a), b = operand_of(block, &op->b);
     if (a.all && b.all) {
         binary_piece(fn, &a, a.all, &b, b.all, out, block->rows * block->n);
@@ -130,7 +131,7 @@ static void run_binary(const row_block *block, const cpu_qrow_op *op, float *out
 
 static void run_unary(const row_block *block, const cpu_qrow_op *op, float *out)
 {
-    const cpu_rows *rows = cpu_rows_best();
+    const cpu_rows *rows = block->work->state->functions;
     row_operand a = operand_of(block, &op->a);
     cpu_unary_fn fn = rows->unary[op->function];
     if (op->function == CPU_UNARY_gelu && !block->work->state->exact)
@@ -138,16 +139,15 @@ static void run_unary(const row_block *block, const cpu_qrow_op *op, float *out)
     fn(a.all, out, block->rows * block->n, op->p);
 }
 
-static void softmax_row(float *row, int64_t n)
+static void softmax_row(const cpu_rows *rows, float *row, int64_t n)
 {
-    const cpu_rows *rows = cpu_rows_best();
     float sum = rows->exp_sum_f32(row, row, n, rows->max_f32(row, n));
     rows->affine_f32(row, row, n, 1.0f / sum, 0.0f);
 }
 
-static void normalize_row(const cpu_qrow_op *op, float *row, int64_t n, const float *gain, const float *bias)
+static void normalize_row(const cpu_rows *rows, const cpu_qrow_op *op, float *row, int64_t n,
+                          const float *gain, const float *bias)
 {
-    const cpu_rows *rows = cpu_rows_best();
     float mean = (float)(rows->sum_f32(row, n) / (double)n);
     double variance = rows->sum_deviation_f32(row, n, mean) / (double)n;
     rows->normalize_f32(row, row, n, mean, (float)(1.0 / sqrt(variance + (double)op->p[0])), gain, bias);
@@ -155,14 +155,15 @@ static void normalize_row(const cpu_qrow_op *op, float *row, int64_t n, const fl
 
 static void run_whole(const row_block *block, const cpu_qrow_op *op, float *out)
 {
+    const cpu_rows *rows = block->work->state->functions;
     const void *const *inputs = block->work->call->inputs;
     const float *gain = op->gain.kind == CPU_QROW_INPUT ? inputs[op->gain.index] : NULL;
     const float *bias = op->bias.kind == CPU_QROW_INPUT ? inputs[op->bias.index] : NULL;
     for (int64_t row = 0; row < block->rows; row++, out += block->n)
         if (op->kind == CPU_QROW_SOFTMAX)
-            softmax_row(out, block->n);
+            softmax_row(rows, out, block->n);
         else
-            normalize_row(op, out, block->n, gain, bias);
+            normalize_row(rows, op, out, block->n, gain, bias);
 }
 
 static void run_op(const row_block *block, const cpu_qrow_op *op)
@@ -210,7 +211,6 @@ static void find_rows(row_block *block, int64_t first, int64_t along)
 static void run_block(const rows_work *work, float *registers, int64_t index)
 {
     const rows_state *s = work->state;
-    const cpu_rows *rows = cpu_rows_best();
     int64_t first = s->pieces > 1 ? index / s->pieces : index * s->block_rows;
     int64_t along = s->pieces > 1 ? index % s->pieces * s->piece : 0;
     row_block block = {.work = work,
@@ -218,16 +218,17 @@ static void run_block(const rows_work *work, float *registers, int64_t index)
                        .at = first * s->n + along,
                        .rows = s->pieces > 1 ? 1 : cpu_min64(s->block_rows, s->rows - first),
                        .n = s->pieces > 1 ? cpu_min64(s->piece, s->n - along) : s->n};
-    find_rows(&block, first, along);
+    if (s->broadcasts)
+        find_rows(&block, first, along);
     for (uint32_t k = 0; k < s->program->op_count; k++)
         run_op(&block, &s->program->ops[k]);
     char *out = (char *)work->call->outputs[0] + block.at;
     if (s->is_signed)
-        rows->quantize_s8(registers, (int8_t *)out, block.rows * block.n, s->program->scale,
-                          s->program->zero);
+        s->functions->quantize_s8(registers, (int8_t *)out, block.rows * block.n, s->program->scale,
+                                  s->program->zero);
     else
-        rows->quantize_u8(registers, (uint8_t *)out, block.rows * block.n, s->program->scale,
-                          s->program->zero);
+        s->functions->quantize_u8(registers, (uint8_t *)out, block.rows * block.n, s->program->scale,
+                                  s->program->zero);
 }
 
 static void rows_chunk(void *arg, int64_t begin, int64_t end)
@@ -273,6 +274,7 @@ static gantry_status plan_rows(cpu_build *build, rows_state *s)
             return cpu_unsupported(build, "input %u does not broadcast to the result", k);
         s->inputs[k].bytes = cpu_dtype_size(in->dtype);
         s->inputs[k].dense = in->count == out->count;
+        s->broadcasts = s->broadcasts || !s->inputs[k].dense;
         s->inputs[k].step = rank && out->dims[rank - 1] > 1 ? strides[k][rank - 1] : 1;
     }
     s->n = rank ? out->dims[rank - 1] : 1;
@@ -304,6 +306,7 @@ static gantry_status make_rows(cpu_build *build, cpu_kernel *out_kernel)
     if (!s)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     s->program = build->rows;
+    s->functions = cpu_rows_best();
     s->input_count = build->input_count;
     s->exact = build->exact;
     s->is_signed = build->outputs[0].dtype == GANTRY_INT8;
@@ -315,7 +318,7 @@ static gantry_status make_rows(cpu_build *build, cpu_kernel *out_kernel)
     out_kernel->scratch_bytes = (size_t)((s->blocks - 1) / s->blocks_per_chunk + 1) * (size_t)s->most *
                                 s->program->register_count * sizeof(float);
     out_kernel->name = "rows";
-    out_kernel->isa = cpu_rows_best()->isa;
+    out_kernel->isa = s->functions->isa;
     out_kernel->accumulate = GANTRY_FLOAT32;
     return GANTRY_OK;
 }
