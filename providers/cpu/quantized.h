@@ -27,8 +27,6 @@ typedef struct cpu_qrange {
  * a slope and CLIP: activations that keep the order of numbers). */
 cpu_qrange cpu_qrange_of(const cpu_build *build, gantry_dtype dtype, float scale, int32_t zero);
 
-void cpu_qclamp(gantry_dtype dtype, const cpu_qrange *range, void *bytes, int64_t count);
-
 /* A fused group that is one function of a byte: build->table has its results. */
 extern const cpu_op_row cpu_table_row;
 

@@ -33,20 +33,6 @@ cpu_qrange cpu_qrange_of(const cpu_build *build, gantry_dtype dtype, float scale
     return range;
 }
 
-#define CLAMP(type)                                                                                          \
-    for (int64_t k = 0; k < count; k++) {                                                                    \
-        type x = ((type *)bytes)[k], raised = x > (type)range->low ? x : (type)range->low;                   \
-        ((type *)bytes)[k] = raised < (type)range->high ? raised : (type)range->high;                        \
-    }
-
-CPU_CLONES void cpu_qclamp(gantry_dtype dtype, const cpu_qrange *range, void *bytes, int64_t count)
-{
-    if (dtype == GANTRY_INT8)
-        CLAMP(int8_t)
-    else
-        CLAMP(uint8_t)
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_state {
