@@ -142,7 +142,6 @@ typedef struct cpu_build {
     cpu_tensor *outputs; /* dims and dtype are set; layout may be changed by rows that say so */
     uint32_t post_count; /* only rows that fusion.c knows get any */
     const cpu_post *posts;
-    const int64_t *perms[2]; /* a product of bytes: its operands are these Transposes; NULL: as they are */
     bool b_transposed; /* MatMul, Gemm: inputs[1] is the operand of a 2-D Transpose that the group absorbed */
     const uint8_t *table;         /* of a fused group of bytes: the 256 results; else NULL */
     const struct cpu_qrows *rows; /* of a fused group of float operators between bytes; else NULL */

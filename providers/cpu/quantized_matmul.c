@@ -7,10 +7,10 @@
 #include "quantized.h"
 #include "quantized_dnnl.h"
 
-/* An operand as matrices: batch axes, then rows and columns, with a stride for each. */
+/* An operand as matrices that follow each other: batch axes, then rows and columns with a stride for each. */
 typedef struct matrices {
     uint32_t rank; /* of the batch */
-    int64_t dims[GANTRY_MAX_RANK], strides[GANTRY_MAX_RANK];
+    int64_t dims[GANTRY_MAX_RANK];
     int64_t count, rows, columns, row_stride, column_stride;
 } matrices;
 
@@ -53,10 +53,7 @@ static int32_t zero_at(gantry_dtype dtype, const void *zeros, int64_t count, int
 /* Where matrix `index` starts. */
 static int64_t offset_of(const matrices *m, int64_t index)
 {
-    int64_t offset = 0;
-    for (uint32_t axis = m->rank; axis-- > 0; index /= m->dims[axis])
-        offset += index % m->dims[axis] * m->strides[axis];
-    return offset;
+    return index * m->rows * m->columns;
 }
 
 /* ---- what is prepared before the product ----------------------------------------------------- */
@@ -243,27 +240,24 @@ static gantry_status product_run(const void *opaque, const cpu_call *call)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* perm: the operand is that Transpose of the tensor; NULL: the tensor itself. A vector is a matrix of one row
- * (as the left operand) or one column. */
-static matrices matrices_of(const cpu_tensor *tensor, const int64_t *perm, bool left, bool swapped)
+/* A vector is a matrix of one row (as the left operand) or one column. */
+static matrices matrices_of(const cpu_tensor *tensor, bool left, bool swapped)
 {
     matrices m = {.count = 1, .rows = 1, .columns = 1};
     int64_t strides[GANTRY_MAX_RANK];
     uint32_t rank = tensor->rank, last = rank - 1;
     cpu_strides(rank, tensor->dims, strides);
     for (uint32_t axis = 0; axis < rank; axis++) {
-        uint32_t from = perm ? (uint32_t)perm[axis] : axis;
         bool is_row = rank > 1 ? axis == last - 1 : !left, is_column = rank > 1 ? axis == last : left;
         if (is_row) {
-            m.rows = tensor->dims[from];
-            m.row_stride = strides[from];
+            m.rows = tensor->dims[axis];
+            m.row_stride = strides[axis];
         } else if (is_column) {
-            m.columns = tensor->dims[from];
-            m.column_stride = strides[from];
+            m.columns = tensor->dims[axis];
+            m.column_stride = strides[axis];
         } else {
-            m.dims[m.rank] = tensor->dims[from];
-            m.strides[m.rank++] = strides[from];
-            m.count *= tensor->dims[from];
+            m.dims[m.rank++] = tensor->dims[axis];
+            m.count *= tensor->dims[axis];
         }
     }
     if (swapped) {
@@ -301,8 +295,8 @@ static gantry_status plan_product(cpu_build *build, product_state *s, bool b_tra
                      *out = &build->outputs[0];
     if (a->rank == 0 || b->rank == 0)
         return cpu_unsupported(build, "a scalar is no matrix");
-    s->a = matrices_of(a, build->perms[0], true, false);
-    s->b = matrices_of(b, build->perms[1], false, b_transposed);
+    s->a = matrices_of(a, true, false);
+    s->b = matrices_of(b, false, b_transposed);
     if (s->b.rows != s->a.columns)
         return cpu_unsupported(build, "inner extents differ");
     uint32_t batch_rank = s->a.rank > s->b.rank ? s->a.rank : s->b.rank;
@@ -318,9 +312,7 @@ static gantry_status plan_product(cpu_build *build, product_state *s, bool b_tra
     s->row_blocks = (s->a.rows + CPU_BYTE_ROWS - 1) / CPU_BYTE_ROWS;
     s->column_blocks = (s->b.columns + CPU_BYTE_COLUMNS - 1) / CPU_BYTE_COLUMNS;
     s->b_matrix_bytes = aligned(cpu_byte_b_bytes(s->b.rows, s->b.columns));
-    s->direct = a->dtype == GANTRY_UINT8 && s->a.column_stride == 1 && s->a.columns % 4 == 0;
-    if (s->a.column_stride != 1 && s->a.columns > 1)
-        return cpu_unsupported(build, "the rows of A are not contiguous");
+    s->direct = a->dtype == GANTRY_UINT8 && s->a.columns % 4 == 0;
     return GANTRY_OK;
 }
 
