@@ -6,6 +6,7 @@
  *     weights: [16 channels' group][kernel column][quad][16 channels][4 rows]
  *
  * and every result is the sum of a few of these vectors. Padding holds the zero point. */
+#include "byte_product.h"
 #include "conv_dnnl.h"
 #include "quantized.h"
 #include "quantized_dnnl.h"
@@ -186,12 +187,6 @@ static gantry_status depthwise_run(const void *opaque, const cpu_call *call)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static bool has_vnni(void)
-{
-    return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
 typedef struct pack_job {
     const depthwise_state *state;
     const int8_t *weights; /* [channels][rows][columns] */
@@ -268,8 +263,8 @@ gantry_status cpu_qdepthwise(cpu_build *build, const cpu_qoperands *o, cpu_kerne
 {
     const cpu_tensor *x = &build->inputs[0], *w = &build->inputs[o->w], *y = &build->outputs[0];
     cpu_qfactors f;
-    if (!has_vnni() || o->w != 3 || x->rank != 4 || w->rank != 4 || x->constant || x->count == 0 ||
-        w->dims[1] != 1 || w->dims[0] != x->dims[1] || y->dims[1] != x->dims[1] ||
+    if (cpu_byte_best() != CPU_BYTE_VNNI || o->w != 3 || x->rank != 4 || w->rank != 4 || x->constant ||
+        x->count == 0 || w->dims[1] != 1 || w->dims[0] != x->dims[1] || y->dims[1] != x->dims[1] ||
         gantry_node_int(build->node, "group", 1) != x->dims[1])
         return GANTRY_UNSUPPORTED;
     GT_TRY(cpu_qfactors_read(build, o, w->dims[0], &f));
@@ -293,7 +288,7 @@ gantry_status cpu_qdepthwise(cpu_build *build, const cpu_qoperands *o, cpu_kerne
     s->chunk = (rows + chunks - 1) / chunks;
     *out_kernel = cpu_kernel_of(depthwise_run, s);
     out_kernel->name = "depthwise";
-    out_kernel->isa = "avx512_vnni";
+    out_kernel->isa = cpu_byte_isa_name();
     out_kernel->accumulate = GANTRY_INT32;
     out_kernel->flops = 2.0 * (double)y->count * (double)(s->kernel[0] * s->kernel[1]);
     out_kernel->threads = cpu_threads_for(build, (double)y->count);
