@@ -10,22 +10,22 @@ static int32_t byte_at(const cpu_tensor *tensor, int64_t k)
                                          : ((const int8_t *)tensor->data)[k];
 }
 
-/* A parameter with elements that are known now; NULL input: absent. */
+/* A parameter with elements that are known now. */
 static bool known(const cpu_build *build, uint32_t input, int64_t channels)
 {
-    const cpu_tensor *tensor = &build->inputs[input];
-    return tensor->present && tensor->constant && tensor->data &&
-           (tensor->count == 1 || tensor->count == channels);
+    const cpu_tensor *tensor = cpu_input(build, input);
+    return tensor && tensor->constant && tensor->data && (tensor->count == 1 || tensor->count == channels);
 }
 
 static bool known_or_absent(const cpu_build *build, uint32_t input, int64_t channels)
 {
-    return input == GANTRY_NO_ID || !build->inputs[input].present || known(build, input, channels);
+    return !cpu_input(build, input) || known(build, input, channels);
 }
 
 static int32_t zero_of(const cpu_build *build, uint32_t input)
 {
-    return input == GANTRY_NO_ID || !build->inputs[input].present ? 0 : byte_at(&build->inputs[input], 0);
+    const cpu_tensor *zero = cpu_input(build, input);
+    return zero ? byte_at(zero, 0) : 0;
 }
 
 /* The zero point that all weights share, if oneDNN can do without it: 0, or 128 of unsigned weights. */
@@ -33,11 +33,12 @@ static bool weights_are_signed(const cpu_build *build, const cpu_qoperands *o, b
 {
     const cpu_tensor *w = &build->inputs[o->w];
     int32_t wanted = w->dtype == GANTRY_UINT8 ? 128 : 0;
+    const cpu_tensor *zero = cpu_input(build, o->w_zero);
     *out_flip = wanted != 0;
-    if (o->w_zero == GANTRY_NO_ID || !build->inputs[o->w_zero].present)
+    if (!zero)
         return wanted == 0;
-    for (int64_t k = 0; k < build->inputs[o->w_zero].count; k++)
-        if (byte_at(&build->inputs[o->w_zero], k) != wanted)
+    for (int64_t k = 0; k < zero->count; k++)
+        if (byte_at(zero, k) != wanted)
             return false;
     return true;
 }
@@ -73,7 +74,7 @@ gantry_status cpu_qfactors_read(cpu_build *build, const cpu_qoperands *o, int64_
                                 cpu_qfactors *out_factors)
 {
     const cpu_tensor *w = &build->inputs[o->w], *y = &build->outputs[0];
-    bool has_bias = o->bias != GANTRY_NO_ID && build->inputs[o->bias].present, flip;
+    bool has_bias = cpu_input(build, o->bias) != NULL, flip;
     if (!build->program || !w->constant || !w->data || !known(build, o->x_scale, 1) ||
         !known(build, o->w_scale, channels) || !known(build, o->y_scale, 1) ||
         !known_or_absent(build, o->x_zero, 1) || !known_or_absent(build, o->w_zero, channels) ||

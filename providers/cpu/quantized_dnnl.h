@@ -4,7 +4,7 @@
 
 #include "dnnl_kernel.h"
 
-/* Which operands of the build say what; GANTRY_NO_ID: left out. */
+/* Which operands of the build say what; GANTRY_NO_ID, or past the last input: left out. */
 typedef struct cpu_qoperands {
     uint32_t x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias;
 } cpu_qoperands;
