@@ -105,7 +105,11 @@ gantry_status cpu_make_qlinear_global_pool(cpu_build *build, cpu_kernel *out_ker
     state->batches = x->dims[0];
     state->channels = x->dims[listed_last ? x->rank - 1 : 1];
     state->plane = x->count / state->batches / state->channels;
-    state->last = listed_last || (x->layout == CPU_NHWC && state->plane < (1 << 22));
+    bool sums_fit = state->plane < (1 << 22); /* sum_last has 32 bits */
+    if (listed_last && !sums_fit)
+        return cpu_unsupported(build, "%lld positions with channels last, less than %d are taken",
+                               (long long)state->plane, 1 << 22);
+    state->last = listed_last || (x->layout == CPU_NHWC && sums_fit);
     x->layout = state->last && !listed_last ? CPU_NHWC : CPU_PLAIN;
     build->outputs[0].layout = CPU_PLAIN; /* one element a channel: the same in both */
     state->is_signed = x->dtype == GANTRY_INT8;
