@@ -246,6 +246,31 @@ Test(cpu_qdq, hard_swish_in_steps_is_one_table)
     cr_expect_eq(test_net_close(net), 0);
 }
 
+/* ---- a chain longer than a group ------------------------------------------------------------- */
+
+Test(cpu_qdq, long_chain_of_operators)
+{
+    enum { LENGTH = 100 };
+    int64_t dims[1] = {8};
+    uint8_t x[8], y[8];
+    pool p = {.count = 0};
+    fill_bytes(x, sizeof x, 3);
+    test_net *net = test_net_open();
+    uint32_t v = test_value_add(net, GANTRY_UINT8, 1, dims);
+    test_input(net, v);
+    uint32_t last = dequantize(net, &p, v, GANTRY_UINT8, 0.04f, 0);
+    for (int k = 0; k < LENGTH; k++) {
+        uint32_t next = test_value_add(net, GANTRY_FLOAT32, 1, dims);
+        test_node_add(net, "", "Abs", 13, 1, &last, 1, &next);
+        last = next;
+    }
+    test_output(net, quantize(net, &p, last, GANTRY_UINT8, 0.04f, 0));
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x}, (void *[]){y}), GANTRY_OK);
+    cr_expect_arr_eq(y, x, sizeof x);
+    cr_expect_eq(test_net_close(net), 0);
+}
+
 /* ---- products and pools ---------------------------------------------------------------------- */
 
 static void check_product(bool exact)
@@ -292,4 +317,51 @@ Test(cpu_qdq, products_with_a_scale_for_each_column)
 {
     check_product(false);
     check_product(true);
+}
+
+/* A Gemm with the bias and its zero point; the float operators say what is right when they are not joined. */
+static void check_bias(int64_t count, int32_t zero, bool joined)
+{
+    enum { DEPTH = 4, COLUMNS = 8 };
+    int64_t a_dims[2] = {1, DEPTH}, b_dims[2] = {DEPTH, COLUMNS}, y_dims[2] = {1, COLUMNS};
+    uint8_t a[DEPTH] = {130, 140, 150, 160}, y[COLUMNS];
+    int8_t b[DEPTH * COLUMNS];
+    int32_t bias[COLUMNS];
+    pool p = {.count = 0};
+    fill_bytes((uint8_t *)b, sizeof b, 9);
+    for (int k = 0; k < COLUMNS; k++)
+        bias[k] = 300 * (k + 1);
+    test_net *net = test_net_open();
+    uint32_t v = test_value_add(net, GANTRY_UINT8, 2, a_dims),
+             bf = test_value_add(net, GANTRY_FLOAT32, 2, b_dims),
+             cf = test_value_add(net, GANTRY_FLOAT32, 1, &count),
+             yf = test_value_add(net, GANTRY_FLOAT32, 2, y_dims);
+    test_input(net, v);
+    uint32_t af = dequantize(net, &p, v, GANTRY_UINT8, 0.5f, 128);
+    uint32_t b_bytes = test_constant_add(net, GANTRY_INT8, 2, b_dims, b),
+             c_integers = test_constant_add(net, GANTRY_INT32, 1, &count, bias),
+             c_zero = test_constant_add(net, GANTRY_INT32, 0, NULL, &zero);
+    test_node_add(net, "", "DequantizeLinear", 13, 2, (uint32_t[]){b_bytes, scale_of(net, &p, 0.25f)}, 1,
+                  &bf);
+    test_node_add(net, "", "DequantizeLinear", 13, 3,
+                  (uint32_t[]){c_integers, scale_of(net, &p, 0.125f), c_zero}, 1, &cf);
+    test_node_add(net, "", "Gemm", 13, 3, (uint32_t[]){af, bf, cf}, 1, &yf);
+    test_output(net, quantize(net, &p, yf, GANTRY_UINT8, 8.0f, 100));
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_expect_eq(was_fused(net, "qdq_matmul"), joined);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a}, (void *[]){y}), GANTRY_OK);
+    for (int j = 0; j < COLUMNS; j++) {
+        int32_t sum = bias[count == 1 ? 0 : j] - zero;
+        for (int k = 0; k < DEPTH; k++)
+            sum += (a[k] - 128) * b[k * COLUMNS + j];
+        cr_expect_eq(y[j], saturate(rintf((float)sum * 0.125f / 8.0f), 100, false), "%d", j);
+    }
+    cr_expect_eq(test_net_close(net), 0);
+}
+
+Test(cpu_qdq, bias_that_is_joined_or_not)
+{
+    check_bias(8, 0, true);
+    check_bias(8, 500, false);
+    check_bias(1, 0, false);
 }
