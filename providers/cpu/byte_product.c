@@ -110,6 +110,16 @@ const int32_t *cpu_byte_column_sums(const void *packed, int64_t k, int64_t n)
     return (const int32_t *)((const char *)packed + (size_t)panel_count(n) * panel_bytes(k));
 }
 
+bool cpu_byte_needs_sums(gantry_dtype b_dtype, const cpu_tensor *zeros)
+{
+    if (!zeros)
+        return b_dtype == GANTRY_UINT8;
+    for (int64_t k = 0; zeros->data && k < zeros->count; k++)
+        if (cpu_byte_b_zero(b_dtype, (int32_t)cpu_load_int(zeros->dtype, zeros->data, k)) != 0)
+            return true;
+    return !zeros->data || !zeros->constant;
+}
+
 /* ---- A --------------------------------------------------------------------------------------- */
 
 CPU_CLONES int32_t cpu_byte_row_sum(const uint8_t *a, int64_t k)

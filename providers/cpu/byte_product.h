@@ -46,6 +46,9 @@ static inline int32_t cpu_byte_b_zero(gantry_dtype dtype, int32_t zero)
     return dtype == GANTRY_UINT8 ? zero - 128 : zero;
 }
 
+/* Whether some zero point of B, as it is packed, may differ from 0. zeros NULL: none is given. */
+bool cpu_byte_needs_sums(gantry_dtype b_dtype, const cpu_tensor *zeros);
+
 /* The sums of one row of A as unsigned numbers, without packing it. */
 int32_t cpu_byte_row_sum(const uint8_t *a, int64_t k);
 /* The sum of each column of a packed B. */
@@ -74,6 +77,14 @@ typedef struct cpu_byte_tile {
     void *out; /* element (0, column) of the result */
     int64_t out_stride;
 } cpu_byte_tile;
+
+/* What CPU_BYTE_BYTES leaves: low to high, as the bytes are, of numbers with that zero point. */
+static inline void cpu_byte_tile_clamp(cpu_byte_tile *tile, int32_t low, int32_t high, int32_t zero)
+{
+    tile->low = (float)(low - zero);
+    tile->high = (float)(high - zero);
+    tile->zero = zero;
+}
 
 void cpu_byte_tile_run(const cpu_byte_tile *tile);
 

@@ -27,6 +27,10 @@ typedef struct cpu_qrange {
  * a slope and CLIP: activations that keep the order of numbers). */
 cpu_qrange cpu_qrange_of(const cpu_build *build, gantry_dtype dtype, float scale, int32_t zero);
 
+/* The same for an output whose scale and zero point are those inputs (zero point GANTRY_NO_ID: 0); a plain
+ * saturation when no activation is fused. GANTRY_UNSUPPORTED when one is and they are not known. */
+gantry_status cpu_qrange_read(cpu_build *build, uint32_t scale, uint32_t zero, cpu_qrange *out_range);
+
 /* A fused group that is one function of a byte: build->table has its results. */
 extern const cpu_op_row cpu_table_row;
 

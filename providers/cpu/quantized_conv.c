@@ -215,12 +215,9 @@ static void gather_block(const qconv_work *work, const uint8_t *image, int64_t f
 static void set_range(const qconv_work *work, cpu_byte_tile *tile)
 {
     const qconv_state *s = work->state;
-    int32_t low = s->y_dtype == GANTRY_INT8 ? -128 : 0, high = low + 255;
-    if (tile->kind != CPU_BYTE_BYTES)
-        return;
-    tile->zero = zero_at(s->y_dtype, operand(work->call, s->y_zero), 1, 0);
-    tile->low = (float)((s->range.clamped ? s->range.low : low) - tile->zero);
-    tile->high = (float)((s->range.clamped ? s->range.high : high) - tile->zero);
+    if (tile->kind == CPU_BYTE_BYTES)
+        cpu_byte_tile_clamp(tile, s->range.low, s->range.high,
+                            zero_at(s->y_dtype, operand(work->call, s->y_zero), 1, 0));
 }
 
 #define TURN(type)                                                                                           \
@@ -498,18 +495,6 @@ static gantry_status plan_channels(cpu_build *build, qconv_state *s, const cpu_t
     return GANTRY_OK;
 }
 
-/* Whether some zero point of the weights, as they are packed, may differ from 0. */
-static bool needs_sums(const cpu_build *build, const qconv_state *s)
-{
-    const cpu_tensor *zeros = s->w_zero == GANTRY_NO_ID ? NULL : &build->inputs[s->w_zero];
-    if (!zeros)
-        return s->w_dtype == GANTRY_UINT8;
-    for (int64_t k = 0; zeros->data && k < zeros->count; k++)
-        if (cpu_byte_b_zero(s->w_dtype, load_byte(zeros->dtype, zeros->data, k)) != 0)
-            return true;
-    return !zeros->data || !zeros->constant;
-}
-
 static bool pixels_are_patches(const qconv_state *s)
 {
     bool plain = s->last && s->groups == 1 && s->x_dtype == GANTRY_UINT8 && s->depth % 4 == 0 && !s->sums;
@@ -535,7 +520,7 @@ static gantry_status make_qconv(cpu_build *build, qconv_state *s, bool last, cpu
     const cpu_tensor *x = &build->inputs[0], *w = &build->inputs[s->w];
     GT_TRY(plan_channels(build, s, x, w));
     s->last = last;
-    s->sums = needs_sums(build, s);
+    s->sums = cpu_byte_needs_sums(w->dtype, cpu_input(build, s->w_zero));
     s->direct = pixels_are_patches(s);
     plan_memory(s);
     bool packs = !s->single && w->constant && w->data;
@@ -580,20 +565,6 @@ gantry_status cpu_make_conv_integer(cpu_build *build, cpu_kernel *out_kernel)
     return make_qconv(build, state, false, out_kernel);
 }
 
-/* The activations fused behind it, as a range. */
-static gantry_status plan_range(cpu_build *build, qconv_state *s)
-{
-    const cpu_tensor *scale = &build->inputs[s->y_scale];
-    const cpu_tensor *zero = s->y_zero == GANTRY_NO_ID ? NULL : &build->inputs[s->y_zero];
-    if (build->post_count == 0)
-        return GANTRY_OK;
-    if (!scale->data || (zero && !zero->data))
-        return cpu_unsupported(build, "an activation is fused, but the output's scale is no constant");
-    s->range = cpu_qrange_of(build, build->outputs[0].dtype, *(const float *)scale->data,
-                             zero ? load_byte(zero->dtype, zero->data, 0) : 0);
-    return GANTRY_OK;
-}
-
 gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel)
 {
     cpu_qoperands operands = {1, 2, 3, 4, 5, 6, 7, cpu_input(build, 8) ? 8 : GANTRY_NO_ID};
@@ -616,7 +587,7 @@ gantry_status cpu_make_qlinear_conv(cpu_build *build, cpu_kernel *out_kernel)
     state->y_scale = 6;
     state->y_zero = input_or_none(build, 7);
     state->bias = input_or_none(build, 8);
-    GT_TRY(plan_range(build, state));
+    GT_TRY(cpu_qrange_read(build, state->y_scale, state->y_zero, &state->range));
     state->w_scale_count = build->inputs[4].count;
     if (build->inputs[1].count != 1 || build->inputs[6].count != 1 ||
         (state->w_scale_count != 1 && state->w_scale_count != build->inputs[3].dims[0]))

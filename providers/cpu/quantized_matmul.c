@@ -23,7 +23,7 @@ typedef struct product_state {
         bias; /* GANTRY_NO_ID: none */
     int64_t a_zero_count, b_zero_count, a_scale_count, b_scale_count;
     const char *packed_b;
-    cpu_qrange range;          /* what fused activations leave */
+    cpu_qrange range;          /* what saturation and fused activations leave */
     gantry_dtype out_dtype;    /* INT32: not requantized */
     bool direct, sums, by_row; /* A is read as it is; its sums are needed; parameters of A vary by row */
     int64_t wide;              /* columns, rounded up to whole tiles */
@@ -189,12 +189,9 @@ static void product_tile(const product_work *work, int64_t batch, int64_t first,
         .out = (char *)work->call->outputs[0] +
                (size_t)((batch * s->a.rows + first) * s->b.columns + column) * cpu_dtype_size(s->out_dtype),
         .out_stride = s->b.columns};
-    if (tile.kind == CPU_BYTE_BYTES) {
-        int32_t low = s->out_dtype == GANTRY_INT8 ? -128 : 0, high = low + 255;
-        tile.zero = zero_at(s->out_dtype, operand(work->call, s->y_zero), 1, 0);
-        tile.low = (float)((s->range.clamped ? s->range.low : low) - tile.zero);
-        tile.high = (float)((s->range.clamped ? s->range.high : high) - tile.zero);
-    }
+    if (tile.kind == CPU_BYTE_BYTES)
+        cpu_byte_tile_clamp(&tile, s->range.low, s->range.high,
+                            zero_at(s->out_dtype, operand(work->call, s->y_zero), 1, 0));
     if (s->by_row)
         run_by_row(work, &tile, first);
     else
@@ -347,18 +344,6 @@ static gantry_status fill_b(void *arg, void *packed)
     return GANTRY_OK;
 }
 
-/* Whether some zero point of B, as it is packed, may differ from 0. */
-static bool needs_sums(const cpu_build *build, const product_state *s)
-{
-    const cpu_tensor *zeros = s->b_zero == GANTRY_NO_ID ? NULL : &build->inputs[s->b_zero];
-    if (!zeros)
-        return s->b_dtype == GANTRY_UINT8;
-    for (int64_t k = 0; zeros->data && k < zeros->count; k++)
-        if (cpu_byte_b_zero(s->b_dtype, (int32_t)cpu_load_int(zeros->dtype, zeros->data, k)) != 0)
-            return true;
-    return !zeros->data || !zeros->constant;
-}
-
 static gantry_status finish_product(cpu_build *build, product_state *s, cpu_kernel *out_kernel)
 {
     const cpu_tensor *b = &build->inputs[s->b_input];
@@ -371,7 +356,7 @@ static gantry_status finish_product(cpu_build *build, product_state *s, cpu_kern
             return build->err->code;
     }
     s->out_dtype = build->outputs[0].dtype;
-    s->sums = needs_sums(build, s);
+    s->sums = cpu_byte_needs_sums(b->dtype, cpu_input(build, s->b_zero));
     s->by_row = s->a_zero_count > 1 || s->a_scale_count > 1;
     plan_scratch(s);
     *out_kernel = cpu_kernel_of(product_run, s);
@@ -415,20 +400,6 @@ static bool transposed(const cpu_build *build)
     return strstr(build->node->op, "Gemm") && gantry_node_int(build->node, "transB", 0) != 0;
 }
 
-/* The activations fused behind it, as a range. */
-static gantry_status plan_range(cpu_build *build, product_state *state)
-{
-    const cpu_tensor *scale = &build->inputs[state->y_scale];
-    const cpu_tensor *zero = state->y_zero == GANTRY_NO_ID ? NULL : &build->inputs[state->y_zero];
-    if (build->post_count == 0)
-        return GANTRY_OK;
-    if (!scale->data || (zero && !zero->data))
-        return cpu_unsupported(build, "an activation is fused, but the output's scale is no constant");
-    state->range = cpu_qrange_of(build, build->outputs[0].dtype, *(const float *)scale->data,
-                                 zero ? (int32_t)cpu_load_int(zero->dtype, zero->data, 0) : 0);
-    return GANTRY_OK;
-}
-
 static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kernel)
 {
     int64_t count;
@@ -451,7 +422,7 @@ static gantry_status make_qlinear_matmul(cpu_build *build, cpu_kernel *out_kerne
     if (state->bias != GANTRY_NO_ID && count != state->b.columns)
         return cpu_unsupported(build, "the bias has %lld elements for %lld columns", (long long)count,
                                (long long)state->b.columns);
-    GT_TRY(plan_range(build, state));
+    GT_TRY(cpu_qrange_read(build, state->y_scale, state->y_zero, &state->range));
     return finish_product(build, state, out_kernel);
 }
 

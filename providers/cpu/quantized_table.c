@@ -33,6 +33,19 @@ cpu_qrange cpu_qrange_of(const cpu_build *build, gantry_dtype dtype, float scale
     return range;
 }
 
+gantry_status cpu_qrange_read(cpu_build *build, uint32_t scale, uint32_t zero, cpu_qrange *out_range)
+{
+    gantry_dtype dtype = build->outputs[0].dtype;
+    const cpu_tensor *scales = cpu_input(build, scale), *zeros = cpu_input(build, zero);
+    if (build->post_count && (!scales || !scales->data || (zeros && !zeros->data)))
+        return cpu_unsupported(build, "an activation is fused, but the output's scale is no constant");
+    *out_range = build->post_count
+                     ? cpu_qrange_of(build, dtype, *(const float *)scales->data,
+                                     zeros ? (int32_t)cpu_load_int(zeros->dtype, zeros->data, 0) : 0)
+                     : cpu_qrange_of(build, dtype, 1, 0);
+    return GANTRY_OK;
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_state {
