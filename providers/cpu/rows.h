@@ -109,10 +109,6 @@ typedef struct cpu_rows {
      * value. */
     void (*quantize_u8)(const float *in, uint8_t *out, int64_t n, float scale, int zero);
     void (*quantize_s8)(const float *in, int8_t *out, int64_t n, float scale, int zero);
-    /* out = saturate(round_half_even(float(acc) * multiplier) + zero), each step rounded once; step of the
-     * multipliers 0 or 1 */
-    void (*requantize)(const int32_t *acc, const float *multipliers, int64_t step, int64_t n, int zero,
-                       bool is_signed, void *out);
     /* Steps 0 or 1 of a and b. */
     void (*qbinary)(const uint8_t *a, int64_t a_step, const uint8_t *b, int64_t b_step, uint8_t *out,
                     int64_t n, const cpu_qbinary *parameters);

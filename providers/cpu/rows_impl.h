@@ -484,28 +484,6 @@ static void f32_to_f16(const float *in, uint16_t *out, int64_t n)
 QUANTIZE(u8, uint8_t, 0, 255)
 QUANTIZE(s8, int8_t, -128, 127)
 
-#define REQUANTIZE(type, multiplier)                                                                         \
-    for (int64_t k = 0; k < n; k++) {                                                                        \
-        float rounded = rintf((float)acc[k] * multiplier);                                                   \
-        float raised = rounded > low ? rounded : low;                                                        \
-        ((type *)out)[k] = (type)((int32_t)(raised < high ? raised : high) + zero);                          \
-    }
-
-static void requantize(const int32_t *acc, const float *multipliers, int64_t step, int64_t n, int zero,
-                       bool is_signed, void *out)
-{
-    const float low = (float)((is_signed ? -128 : 0) - zero), high = low + 255.0f,
-                all_of_them = multipliers[0];
-    if (is_signed && step)
-        REQUANTIZE(int8_t, multipliers[k])
-    else if (is_signed)
-        REQUANTIZE(int8_t, all_of_them)
-    else if (step)
-        REQUANTIZE(uint8_t, multipliers[k])
-    else
-        REQUANTIZE(uint8_t, all_of_them)
-}
-
 #define QBINARY(op, a_at, b_at)                                                                              \
     for (int64_t k = 0; k < n; k++) {                                                                        \
         float x = (float)((int32_t)(uint8_t)(a[a_at] ^ p.a_flip) - p.a_zero) * p.a_scale;                    \
@@ -555,7 +533,6 @@ const cpu_rows ROWS_NAME = {
     .normalize_f32 = normalize_f32,
     .add_scaled_f32 = add_scaled_f32,
     .dot_f32 = dot_f32,
-    .requantize = requantize,
     .gelu_coarse = gelu_coarse_f32,
     .qbinary = qbinary,
     .quantize_u8 = quantize_u8,
