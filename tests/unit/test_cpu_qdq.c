@@ -254,7 +254,7 @@ Test(cpu_qdq, long_chain_of_operators)
     int64_t dims[1] = {8};
     uint8_t x[8], y[8];
     pool p = {.count = 0};
-    fill_bytes(x, sizeof x, 3);
+    test_fill_bytes(x, sizeof x, 3);
     test_net *net = test_net_open();
     uint32_t v = test_value_add(net, GANTRY_UINT8, 1, dims);
     test_input(net, v);
@@ -328,7 +328,7 @@ static void check_bias(int64_t count, int32_t zero, bool joined)
     int8_t b[DEPTH * COLUMNS];
     int32_t bias[COLUMNS];
     pool p = {.count = 0};
-    fill_bytes((uint8_t *)b, sizeof b, 9);
+    test_fill_bytes((uint8_t *)b, sizeof b, 9);
     for (int k = 0; k < COLUMNS; k++)
         bias[k] = 300 * (k + 1);
     test_net *net = test_net_open();
@@ -348,7 +348,7 @@ static void check_bias(int64_t count, int32_t zero, bool joined)
     test_node_add(net, "", "Gemm", 13, 3, (uint32_t[]){af, bf, cf}, 1, &yf);
     test_output(net, quantize(net, &p, yf, GANTRY_UINT8, 8.0f, 100));
     cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
-    cr_expect_eq(was_fused(net, "qdq_matmul"), joined);
+    cr_expect_eq(test_net_fused(net, "qdq_matmul"), joined);
     cr_assert_eq(test_net_run(net, 1, (void *[]){a}, (void *[]){y}), GANTRY_OK);
     for (int j = 0; j < COLUMNS; j++) {
         int32_t sum = bias[count == 1 ? 0 : j] - zero;
