@@ -60,6 +60,18 @@ static inline bool cpu_product_has_bias(const cpu_product *p)
     return p->c_present && p->c_row == 0 && (p->c_column == 1 || p->n == 1) && p->beta == 1.0f;
 }
 
+/* What is computed on the results: C of a Gemm as a bias, then the build's post-ops. Returns how many. */
+static inline uint32_t cpu_product_posts(const cpu_build *build, const cpu_product *p,
+                                         cpu_post out_posts[CPU_MAX_POSTS + 1])
+{
+    uint32_t count = 0;
+    if (p->c_present)
+        out_posts[count++] = (cpu_post){.kind = CPU_POST_BIAS, .input = 2};
+    for (uint32_t k = 0; k < build->post_count; k++)
+        out_posts[count++] = build->posts[k];
+    return count;
+}
+
 /* Element offsets of matrix `index` of a batch. */
 static inline void cpu_product_offsets(const cpu_product *p, int64_t index, int64_t *out_a, int64_t *out_b)
 {

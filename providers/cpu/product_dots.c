@@ -93,10 +93,7 @@ gantry_status cpu_product_dots(cpu_build *build, const cpu_product *p, cpu_kerne
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     *state = (dots_state){.m = p->m, .n = p->n, .k = p->k};
-    if (p->c_present)
-        state->posts[state->post_count++] = (cpu_post){.kind = CPU_POST_BIAS, .input = 2};
-    for (uint32_t k = 0; k < build->post_count; k++)
-        state->posts[state->post_count++] = build->posts[k];
+    state->post_count = cpu_product_posts(build, p, state->posts);
     *out_kernel = cpu_kernel_of(dots_run, state);
     out_kernel->name = "dots:shared";
     out_kernel->isa = "vector";

@@ -276,14 +276,6 @@ static bool is_small(const cpu_build *build, const cpu_product *p)
     return p->m <= MAX_ROWS || p->m * p->n * p->k <= SMALL_WORK;
 }
 
-static void add_posts(small_state *state, const cpu_build *build)
-{
-    if (state->product.c_present)
-        state->posts[state->post_count++] = (cpu_post){.kind = CPU_POST_BIAS, .input = 2};
-    for (uint32_t k = 0; k < build->post_count; k++)
-        state->posts[state->post_count++] = build->posts[k];
-}
-
 static gantry_status pack(cpu_build *build, small_state *state)
 {
     const cpu_product *p = &state->product;
@@ -305,7 +297,7 @@ gantry_status cpu_product_small(cpu_build *build, const cpu_product *product, cp
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     state->product = *product;
-    add_posts(state, build);
+    state->post_count = cpu_product_posts(build, product, state->posts);
     bool packable = build->inputs[1].constant && product->batch_count == 1;
     if (packable)
         GT_TRY(pack(build, state));

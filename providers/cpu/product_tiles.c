@@ -136,10 +136,7 @@ gantry_status cpu_product_tiled(cpu_build *build, const cpu_product *product, cp
     s->depth = (product->k + 15) / 16 * 16;
     s->panels = cpu_part_count(product->n, CPU_PANEL);
     s->blocks = count_blocks(product, s->panels, build->threads);
-    if (product->c_present)
-        s->posts[s->post_count++] = (cpu_post){.kind = CPU_POST_BIAS, .input = 2};
-    for (uint32_t k = 0; k < build->post_count; k++)
-        s->posts[s->post_count++] = build->posts[k];
+    s->post_count = cpu_product_posts(build, product, s->posts);
     s->packed = cpu_product_pack_shared(build, product);
     if (!s->packed)
         return GANTRY_RESOURCE;
