@@ -528,8 +528,8 @@ static gantry_status make_qconv(cpu_build *build, qconv_state *s, bool last, cpu
         pack_job job = {s, w->data, gt_arena_alloc(build->scratch, ordered_bytes(s))};
         if (!job.ordered)
             return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
-        s->packed = cpu_pack(build, w, CPU_BYTE_LAYOUT_KEY + 2 + last, (size_t)s->groups * s->group_bytes,
-                             fill_weights, &job);
+        uint64_t key = CPU_BYTE_LAYOUT_KEY + 2 + last + ((uint64_t)s->groups << 8);
+        s->packed = cpu_pack(build, w, key, (size_t)s->groups * s->group_bytes, fill_weights, &job);
         if (!s->packed)
             return build->err->code;
         s->own_bytes = 0;

@@ -365,3 +365,37 @@ Test(cpu_qdq, bias_that_is_joined_or_not)
     check_bias(8, 500, false);
     check_bias(1, 0, false);
 }
+
+/* The same weights for one group and for two of twice the channels: packed for each. */
+Test(cpu_qdq, one_constant_with_two_counts_of_groups)
+{
+    enum { OUT = 16, IN = 8, PIXELS = 12 };
+    const int64_t w_dims[4] = {OUT, IN, 1, 1}, y_dims[4] = {1, OUT, 3, 4};
+    uint8_t x[2 * IN * PIXELS];
+    int8_t w[OUT * IN];
+    int32_t y[2][OUT * PIXELS];
+    test_fill_bytes(x, sizeof x, 1);
+    test_fill_bytes((uint8_t *)w, sizeof w, 2);
+    test_net *net = test_net_open();
+    uint32_t weights = test_constant_add(net, GANTRY_INT8, 4, w_dims, w);
+    for (int k = 0; k < 2; k++) {
+        const int64_t x_dims[4] = {1, (k + 1) * IN, 3, 4};
+        uint32_t in = test_value_add(net, GANTRY_UINT8, 4, x_dims),
+                 out = test_value_add(net, GANTRY_INT32, 4, y_dims);
+        test_input(net, in);
+        test_node_add(net, "", "ConvInteger", 10, 2, (uint32_t[]){in, weights}, 1, &out);
+        test_int(net, "group", k + 1);
+        test_output(net, out);
+    }
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){x, x}, (void *[]){y[0], y[1]}), GANTRY_OK, "%s",
+                 net->error.message);
+    for (int k = 0; k < 2; k++)
+        for (int at = 0; at < OUT * PIXELS; at++) {
+            int m = at / PIXELS, first = k && m >= OUT / 2 ? IN : 0, wanted = 0;
+            for (int c = 0; c < IN; c++)
+                wanted += x[(first + c) * PIXELS + at % PIXELS] * w[m * IN + c];
+            cr_assert_eq(y[k][at], wanted, "%d groups, element %d", k + 1, at);
+        }
+    cr_assert_eq(test_net_close(net), 0);
+}
