@@ -12,7 +12,8 @@
  *
  * Rules: every struct starts with its size in bytes, fields are only appended, 0 is refused. A NULL entry
  * marked "optional" has the default named beside it. Functions return a gantry_status and fill *err on
- * failure; nothing is thrown across the boundary. Every object is freed by its creator. All pointers handed
+ * failure; nothing is thrown across the boundary. A function that fills a struct of the host's writes no
+ * further than the struct_bytes it finds there. Every object is freed by its creator. All pointers handed
  * to a call are valid during that call only, unless it says otherwise. This header includes only types.h and
  * the C standard library. This is ABI 1, a candidate: until the CUDA providers use it, it may still change.
  */
@@ -29,6 +30,11 @@ extern "C" {
 #endif
 
 #define GANTRY_PROVIDER_ABI 1u
+
+/* Whether a table that somebody else filled has an entry: its writer may have been built with an older
+ * header. For entries below a line "appended" and for optional ones; type is the table's struct. */
+#define GANTRY_HAS(type, table, entry)                                                                       \
+    ((table)->struct_bytes >= offsetof(type, entry) + sizeof((table)->entry) && (table)->entry)
 
 /* ---- manifest -------------------------------------------------------------------------------- */
 
@@ -296,7 +302,44 @@ typedef struct gantry_fusion_record {
     const char *guard; /* the guard that failed, "" when applied */
 } gantry_fusion_record;
 
+/* What a compile or reshape spent its time on, for the report: name is "build", "tune", "cache" or a word of
+ * the provider's own, detail whatever helps ("12 kernels, 9 from the cache"). Phases lie one after the other.
+ */
+typedef struct gantry_phase_record {
+    size_t struct_bytes;
+    const char *name;
+    const char *detail;
+    uint64_t begin_ns; /* of host->now_ns */
+    uint64_t duration_ns;
+} gantry_phase_record;
+
 /* ---- the host -------------------------------------------------------------------------------- */
+
+/* A constant in a provider's own form. data is what the provider made: memory of host->alloc, a device
+ * handle, whatever it likes; bytes is what it holds, for the memory report. release(self, data) frees it; it
+ * is called once, by the host, when the last user is gone, at the latest before the plugin's close. */
+typedef struct gantry_packed {
+    size_t struct_bytes;
+    void *data;
+    size_t bytes;
+    void (*release)(void *self, void *data);
+    void *self;
+} gantry_packed;
+
+typedef enum gantry_option_origin {
+    GANTRY_OPTION_DEFAULT = 0, /* the provider's own default */
+    GANTRY_OPTION_SESSION = 1, /* gantry_options_set */
+    GANTRY_OPTION_CONFIG = 2   /* the config text the plugin was loaded with; only the plugin knows these */
+} gantry_option_origin;
+
+/* One option that a provider takes: "PROVIDER.key" in a session's options. */
+typedef struct gantry_option_info {
+    size_t struct_bytes;
+    const char *key; /* without "PROVIDER." */
+    const char *value;
+    gantry_option_origin origin;
+    const char *description; /* one line: meaning, unit, choices */
+} gantry_option_info;
 
 typedef struct gantry_constants gantry_constants; /* opaque: the constants of one session */
 typedef struct gantry_host gantry_host;
@@ -337,6 +380,35 @@ struct gantry_host {
                               const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
     /* The value of a session option "PROVIDER.key" while compile or judge runs, or NULL. */
     const char *(*option)(const gantry_host *host, const void *session_options, const char *key);
+
+    /* ---- appended: ask GANTRY_HAS(gantry_host, host, entry) before the first use ---- */
+
+    /* Copies bytes of a constant from offset on to target. Fails as constant_map does, and with
+     * GANTRY_INVALID_ARGUMENT past the end. */
+    gantry_status (*constant_read)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
+                                   size_t offset, size_t bytes, void *target, gantry_error *err);
+    /* Packed constants that the sessions of one runtime share. form is a number of the provider's choice that
+     * says everything about the form but the constant's bytes (layout, precision, device); the host adds the
+     * constant's content and the plugin. get fills *out_packed and counts one user more, or returns
+     * GANTRY_DATA: not there. put hands a new one over and gives the one to use, which is another thread's
+     * when that came first (the given one is then released at once). Each get and put is followed by a
+     * release, when the program that uses it goes. */
+    gantry_status (*packed_get)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
+                                uint64_t form, gantry_packed *out_packed);
+    gantry_status (*packed_put)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
+                                uint64_t form, const gantry_packed *packed, gantry_packed *out_packed,
+                                gantry_error *err);
+    void (*packed_release)(const gantry_host *host, const gantry_packed *packed);
+    /* Files that outlive the process: generated kernels, tuning results. key names all that the bytes depend
+     * on (device, driver, build options, source); the host adds the ABI level and the plugin's name and
+     * version, publishes atomically and checks what it reads. get returns GANTRY_DATA when there is none, it
+     * is damaged or the runtime has no cache folder, with the reason in *err; memory is freed with
+     * host->free. put may be ignored for the same reason: it is no failure. */
+    gantry_status (*cache_get)(const gantry_host *host, const char *key, void **out_data, size_t *out_bytes,
+                               gantry_error *err);
+    void (*cache_put)(const gantry_host *host, const char *key, const void *data, size_t bytes);
+    /* For the report; during compile and reshape. */
+    void (*record_phase)(gantry_recorder *recorder, const gantry_phase_record *record);
 };
 
 /* ---- domains --------------------------------------------------------------------------------- */
@@ -351,8 +423,12 @@ typedef struct gantry_domain_info {
     double to_device_ns, to_host_ns;                     /* latency of one copy */
     double to_device_bytes_per_ns, to_host_bytes_per_ns; /* bandwidth, 0 when not known */
     char cost_source;                                    /* 'm' measured, 'a' assumed, 'e' estimated */
+    /* appended */
+    uint32_t queue_count; /* queues that work at the same time; 2: copies run beside kernels. 0 means 1 */
 } gantry_domain_info;
 
+/* PINNED memory is the host's: alloc gives its address, host and device may both use it, and copies from and
+ * to it are the fast ones. */
 typedef enum gantry_memory_kind { GANTRY_MEMORY_DEVICE = 0, GANTRY_MEMORY_PINNED = 1 } gantry_memory_kind;
 typedef enum gantry_copy_kind {
     GANTRY_COPY_TO_DEVICE = 0,
@@ -362,10 +438,11 @@ typedef enum gantry_copy_kind {
 
 typedef struct gantry_queue gantry_queue; /* opaque, the plugin's */
 typedef struct gantry_event gantry_event; /* opaque, the plugin's */
+typedef struct gantry_domain gantry_domain;
 
 /* Memory, order and copies of one device. self is passed to each entry. Entries are thread-safe except that
  * one queue is used by one thread at a time. */
-typedef struct gantry_domain {
+struct gantry_domain {
     size_t struct_bytes;
     void *self;
     gantry_status (*describe)(void *self, gantry_domain_info *out_info);
@@ -396,7 +473,20 @@ typedef struct gantry_domain {
     gantry_status (*event_elapsed)(void *self, gantry_event *from, gantry_event *to, double *out_ns);
     /* optional: never lost. 1 when the device is gone and every call will fail. */
     int (*lost)(void *self);
-} gantry_domain;
+
+    /* ---- appended, all optional ---- */
+
+    /* Measures latency and bandwidth of copies and writes them, with cost_source 'm', to *inout_info, which
+     * describe filled. Takes 50 ms at most. NULL: what describe says is all there is. */
+    gantry_status (*probe)(void *self, gantry_domain_info *inout_info, gantry_error *err);
+    /* Both together: whether copy_from_peer can copy from that domain without the host (1 or 0), and that
+     * copy, enqueued on a queue of this domain: target is this domain's, source the other's; its source is
+     * ready and stays unchanged until the queue passed the copy. NULL: bytes go through host memory. */
+    int (*peer)(void *self, const char *other_name, const gantry_domain *other);
+    gantry_status (*copy_from_peer)(void *self, gantry_queue *queue, const gantry_domain *other,
+                                    gantry_buffer target, gantry_buffer source, size_t bytes,
+                                    gantry_error *err);
+};
 
 /* ---- providers ------------------------------------------------------------------------------- */
 
@@ -433,6 +523,14 @@ typedef struct gantry_compile_args {
     const gantry_format *output_formats; /* one for each output of graph */
     gantry_recorder *recorder;
 } gantry_compile_args;
+
+/* Bytes that a provider holds, by class: "weights", "workspace", "code", "cache" or a word of its own. */
+typedef struct gantry_memory_class {
+    size_t struct_bytes;
+    char name[32];
+    char domain[64]; /* where they lie; "" is the provider's own domain */
+    uint64_t bytes;
+} gantry_memory_class;
 
 /* Shapes at reshape are concrete: extents, or upper bounds where the value is GANTRY_VALUE_BOUNDED. */
 typedef struct gantry_shape {
@@ -546,7 +644,88 @@ typedef struct gantry_provider {
     /* optional: cannot. See gantry_host.evaluate. */
     gantry_status (*evaluate)(void *self, const gantry_graph_view *graph, uint32_t node_index,
                               const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
+
+    /* ---- appended, all optional ---- */
+
+    /* The options the provider takes, with their defaults as values: another "PROVIDER.key" in a session's
+     * options is then refused, and the report lists all with their values and origins. NULL: any key is
+     * taken. The array is one of this header's struct, stepped by options[0].struct_bytes; it lives until
+     * close. */
+    const gantry_option_info *options;
+    uint32_t option_count;
+    /* All that the provider holds now, in all its programs and beside them. Fills at most capacity and
+     * returns how many there are. */
+    uint32_t (*memory_classes)(void *self, gantry_memory_class *out_classes, uint32_t capacity);
+    /* Both together: a compiled program as bytes that outlive the process. save gives memory of host->alloc,
+     * which the host frees. load is compile with the bytes beside its arguments; GANTRY_DATA: they do not fit
+     * after all, and compile is called. The host's key has the provider's name, version and fingerprint, the
+     * partition with its constants, and the options. */
+    gantry_status (*blob_save)(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
+                               gantry_error *err);
+    gantry_status (*blob_load)(void *self, const gantry_compile_args *args, const void *data, size_t bytes,
+                               gantry_program **out_program, gantry_error *err);
 } gantry_provider;
+
+/* ---- operators of a plugin's own ------------------------------------------------------------- */
+
+/* An extent while shapes are inferred: a number, or an expression over sizes that come with the run.
+ * GANTRY_NO_ID is an extent that nobody knows before the run: the provider reports it (true_dims). */
+typedef uint32_t gantry_dim;
+
+typedef struct gantry_dim_builder gantry_dim_builder; /* opaque; valid during the call it was handed to */
+
+/* Makes extents from others. An argument that is GANTRY_NO_ID gives GANTRY_NO_ID. */
+typedef struct gantry_dim_table {
+    size_t struct_bytes;
+    gantry_dim (*number)(gantry_dim_builder *builder, int64_t value);
+    gantry_dim (*add)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    gantry_dim (*subtract)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    gantry_dim (*multiply)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    gantry_dim (*floor_divide)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    gantry_dim (*minimum)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    gantry_dim (*maximum)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
+    /* 1 and the number when the extent is one already, else 0. */
+    int (*is_number)(gantry_dim_builder *builder, gantry_dim a, int64_t *out_value);
+    /* Element `index` of an int64 input as an extent; GANTRY_NO_ID when it is not known before the run. */
+    gantry_dim (*element)(gantry_dim_builder *builder, uint32_t input, uint32_t index);
+} gantry_dim_table;
+
+/* What a shape rule gets and fills in. Arrays of inputs have input_count entries; dtype GANTRY_UNDEFINED: the
+ * input is left out; rank -1: not known. The outputs come preset to dtype GANTRY_UNDEFINED and rank -1 (which
+ * a rule may leave), with room for GANTRY_MAX_RANK extents each. attributes as in a gantry_node_view. */
+typedef struct gantry_infer_args {
+    size_t struct_bytes;
+    const char *node_name;
+    uint32_t attribute_count;
+    const gantry_attribute *attributes;
+    uint32_t input_count;
+    const gantry_dtype *input_dtypes;
+    const int32_t *input_ranks;
+    const gantry_dim *const *input_dims;
+    uint32_t output_count;
+    gantry_dtype *output_dtypes;
+    int32_t *output_ranks;
+    gantry_dim *const *output_dims;
+    gantry_dim_builder *builder;
+    const gantry_dim_table *dims;
+} gantry_infer_args;
+
+/* An operator that the plugin brings: nodes of `domain` and `name` in a model of an opset of that domain from
+ * since_version on are then legal, and offered to all providers. domain is none of ONNX ("", "ai.onnx.ml")
+ * and not "gantry". input_max and output_max: UINT32_MAX for any number. */
+typedef struct gantry_operator {
+    size_t struct_bytes;
+    const char *domain;
+    const char *name;
+    int32_t since_version;
+    uint32_t input_min, input_max;
+    uint32_t output_min, output_max;
+    void *self;
+    /* Types and shapes of the outputs from those of the inputs; pure, called once a node when a session is
+     * created, from several threads. A failure is the model's: GANTRY_MODEL_TYPE or GANTRY_MODEL_SHAPE with
+     * the words in *err. */
+    gantry_status (*infer)(void *self, const gantry_infer_args *args, gantry_error *err);
+} gantry_operator;
 
 /* ---- plugin ---------------------------------------------------------------------------------- */
 
@@ -564,7 +743,12 @@ typedef struct gantry_plugin {
     uint32_t provider_count;
     const gantry_provider *const *providers;
     const char *const *unavailable; /* NULL: all are available */
-    void (*close)(void *self);      /* after the last object is gone */
+    void (*close)(void *self);      /* after the last object is gone; not called when the process ends */
+
+    /* ---- appended ---- */
+
+    uint32_t operator_count;
+    const gantry_operator *const *operators; /* NULL: none */
 } gantry_plugin;
 
 /* The only exported symbol of a plugin. abi is the highest level of the host. On failure nothing stays
