@@ -90,6 +90,13 @@ CMAKE
 cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/cmake.log" 2>&1 && cmake --build "$work/project/build" >>"$work/cmake.log" 2>&1 &&
     "$work/project/build/use" "$model" >/dev/null || { tail -n 5 "$work/cmake.log"; fail "find_package(gantry) does not build a program that runs"; }
 
+# The template of a provider, copied elsewhere, is built against the installed tree alone, and loads.
+cp -r examples/plugin "$work/plugin"
+cmake -S "$work/plugin" -B "$work/plugin/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS=-Werror >"$work/cmake.log" 2>&1 &&
+    cmake --build "$work/plugin/build" >>"$work/cmake.log" 2>&1 || { tail -n 5 "$work/cmake.log"; fail "examples/plugin does not build against the installed tree"; }
+example=$work/plugin/build/libgantry_example.so
+[ "$(nm -D --defined-only "$example" | awk '{print $NF}')" = gantry_plugin_open ] || fail "the example exports more than gantry_plugin_open"
+
 for header in gantry.h provider.h types.h refusals.def; do
     find_one "$header" >/dev/null
 done
@@ -98,7 +105,7 @@ cmp -s "$page" docs/man/gantry.1 || fail "another man page than docs/man/gantry.
 program=$prefix/bin/gantry
 if [ -x "$program" ]; then
     "$program" run "$model" --random 1 >/dev/null || fail "the installed command line does not run a model"
-    for plugin in "$library"/gantry/libgantry_*.so; do
+    for plugin in "$library"/gantry/libgantry_*.so "$example"; do
         [ -e "$plugin" ] || continue
         "$program" providers --plugin "$plugin" >/dev/null || fail "the installed ${plugin##*/} does not load"
     done

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The C blocks of the documents are programs: those of docs/embedding.md, in their order, are one that runs a model; the
-README's stands in a function.
+README's stands in a function; those of docs/plugin-guide.md are pieces of examples/plugin/example.c, or compile.
 
     tests/check_snippets.py [BUILD]
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BLOCK = re.compile(r"^```c\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```c\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-I" + os.path.join(TOP, "include")]
 
 
@@ -52,10 +52,23 @@ def readme(folder):
     return None
 
 
+def plugin_guide(folder):
+    """Blocks that are no pieces of the example are one file, in their order."""
+    with open(os.path.join(TOP, "examples/plugin/example.c")) as f:
+        example = f.read()
+    others = [b for b in blocks("docs/plugin-guide.md") if b.split("\n", 1)[1] not in example]
+    source = os.path.join(folder, "guide.c")
+    with open(source, "w") as f:
+        f.write("#include <gantry/provider.h>\n" + "\n".join(others))
+    if subprocess.run([compiler(), *FLAGS, "-Wno-unused-function", "-fsyntax-only", source]).returncode:
+        return "a block of docs/plugin-guide.md is no piece of the example, and does not compile"
+    return None
+
+
 def main():
     build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(TOP, "build/release"))
     with tempfile.TemporaryDirectory(prefix="gantry-snippets-") as folder:
-        problems = [p for p in (embedding(build, folder), readme(folder)) if p]
+        problems = [p for p in (embedding(build, folder), readme(folder), plugin_guide(folder)) if p]
     for p in problems:
         print("check_snippets: " + p)
     return len(problems) > 0

@@ -20,7 +20,7 @@ expect "$build/libgantry.so" 'gantry_[a-z0-9_]+'
 # Every function that gantry.h declares is there.
 missing=$(sed -nE 's/^GANTRY_API .*[ *](gantry_[a-z0-9_]+)\(.*/\1/p' include/gantry/gantry.h | sort -u | comm -23 - <(exports "$build/libgantry.so"))
 [ -z "$missing" ] || { printf 'gantry.h declares what %s does not export:\n%s\n' "$build/libgantry.so" "$missing"; bad=1; }
-for plugin in "$build"/libgantry_*.so "$build"/tests/libgantry_*.so; do
+for plugin in "$build"/libgantry_*.so "$build"/tests/libgantry_*.so "$build"/examples/libgantry_*.so; do
     [ ! -e "$plugin" ] || expect "$plugin" gantry_plugin_open
 done
 exit $bad
