@@ -283,6 +283,9 @@ def _(ck, report, seen):
     if "fields" in ck:
         return "how many elements a rewrite changed is not counted yet"
     found = [r for r in report["rewrites"] if r["rule"] == ck["name"] and r["node"] == ck["node"]]
+    # A fusion inside a provider is the provider's rewrite.
+    found += [dict(f, state="applied" if f["applied"] else "skipped") for f in report["fusions"]
+              if f["rule"] == ck["name"] and f["nodes"][:1] == [ck["node"]]]
     for r in found:
         if r["state"] in any_of(ck["state"]) and (r["state"] == "applied" or r["state"] == "applied_with_copy" or
                                                   "reason" not in ck or r["guard"] in any_of(ck["reason"])):
