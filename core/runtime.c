@@ -85,6 +85,7 @@ static void destroy(gantry_runtime *runtime)
     gt_vec_free(&allocator, &runtime->domains);
     gt_vec_free(&allocator, &runtime->plugins);
     gt_vec_free(&allocator, &runtime->sinks);
+    gt_runtime_settings_free(runtime);
     pthread_mutex_destroy(&runtime->lock);
     pthread_mutex_destroy(&runtime->log_lock);
     pthread_mutex_destroy(&runtime->constants_lock);

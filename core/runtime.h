@@ -46,6 +46,10 @@ typedef struct gt_plugin_entry {
     atomic_uint_least64_t load_ns; /* 0 until the load has ended, well or not: texts change until then */
 } gt_plugin_entry;
 
+/* What gantry_runtime_set keeps (settings.c). */
+typedef enum gt_setting { GT_SETTING_PROVIDER_PATH, GT_SETTING_CACHE, GT_SETTING_COUNT } gt_setting;
+#define GT_SETTING_BYTES 4096 /* of a value with its NUL: PATH_MAX, and many folders */
+
 /* A session's log sink: lines of providers go to all of them. */
 typedef struct gt_log_sink {
     int level;
@@ -61,6 +65,7 @@ struct gantry_runtime {
     pthread_mutex_t log_lock;       /* held around sinks' callbacks */
     pthread_mutex_t constants_lock; /* held while a constant's file is mapped */
     GT_VEC(gt_log_sink) sinks;
+    char *settings[GT_SETTING_COUNT]; /* NULL: not set, the environment's counts */
     GT_VEC(gt_plugin_entry *) plugins;
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
@@ -84,6 +89,10 @@ uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
 gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
 gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
 gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index);
+
+/* What was set, else what the environment says now, else "". A folder of the environment need not exist. */
+void gt_runtime_setting(gantry_runtime *runtime, gt_setting setting, char out_text[GT_SETTING_BYTES]);
+void gt_runtime_settings_free(gantry_runtime *runtime);
 
 /* Providers' log lines at or above `level` go to log until the same (log, user) is taken off. NULL is fine.
  */

@@ -58,6 +58,19 @@ GANTRY_API gantry_status gantry_runtime_create(const gantry_allocator *allocator
 /* Refused with GANTRY_INVALID_ARGUMENT, and *runtime kept, while a session of it lives. */
 GANTRY_API gantry_status gantry_runtime_destroy(gantry_runtime **runtime, gantry_error *err);
 
+/* clang-format off */
+/* Sets what holds for all of the runtime; unknown keys and bad values are refused, NULL takes a value back. Keys:
+ *
+ *   provider_path   folders where libraries of providers are looked for by name, colon-separated; not set: those of
+ *                   the environment variable GANTRY_PROVIDER_PATH
+ *   cache           folder of files that outlive the process, such as compiled kernels; made when it is not there
+ *                   (its parent is), "": none; not set: that of the environment variable GANTRY_CACHE
+ *
+ * The environment is read when a value is needed, and never in a program that runs with raised rights. */
+/* clang-format on */
+GANTRY_API gantry_status gantry_runtime_set(gantry_runtime *runtime, const char *key, const char *value,
+                                            gantry_error *err);
+
 /* Loads the provider library at path and opens it with the text config (NULL: ""). A library that is missing,
  * has a missing dependency, does not fit this ABI or is no library gives an error with the loader's own
  * words, and a provider row "unavailable" in every later report, named as the library's manifest says, else
