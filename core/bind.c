@@ -351,7 +351,11 @@ static gantry_status record_shaped(gt_plan *plan, gt_shaped_slot *slot,
                                   recorder->kernels.count * sizeof *recorder->kernels.data);
     slot->fusions = gt_arena_copy(&plan->arena, recorder->fusions.data,
                                   recorder->fusions.count * sizeof *recorder->fusions.data);
-    return slot->kernels && slot->fusions ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    slot->phase_count = recorder->phases.count;
+    slot->phases = gt_arena_copy(&plan->arena, recorder->phases.data,
+                                 recorder->phases.count * sizeof *recorder->phases.data);
+    return slot->kernels && slot->fusions && slot->phases ? GANTRY_OK
+                                                          : gt_out_of_memory(err, GANTRY_STAGE_RUN);
 }
 
 static gantry_status reshape_partition(binder *b, uint32_t index)
@@ -396,8 +400,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
         snprintf(b->err->provider, sizeof b->err->provider, "%s",
                  session->providers[partition->provider].name);
     }
-    gt_vec_free(session->allocator, &recorder.kernels);
-    gt_vec_free(session->allocator, &recorder.fusions);
+    gt_recorder_free(&recorder);
     gt_map_free(&recorder.texts);
     return status;
 }

@@ -1,7 +1,7 @@
 /* What the host offers a provider: memory, log, threads, constants, records, the arena planner, evaluation.
  */
+#include "host_parts.h"
 #include "options.h"
-#include "runtime.h"
 
 #include "base/clock.h"
 
@@ -9,14 +9,9 @@
 #include <omp.h>
 #endif
 
-static gantry_runtime *runtime_of(const gantry_host *host)
-{
-    return host->self;
-}
-
 static void host_log(const gantry_host *host, int level, const char *text)
 {
-    gantry_runtime *runtime = runtime_of(host);
+    gantry_runtime *runtime = gt_host_runtime(host);
     pthread_mutex_lock(&runtime->log_lock);
     for (uint32_t k = 0; k < runtime->sinks.count; k++)
         if (level <= runtime->sinks.data[k].level)
@@ -49,13 +44,13 @@ void gt_runtime_log_remove(gantry_runtime *runtime, gantry_log_fn log, void *use
 
 /* ---- memory: the block that the allocator gave stands right before the aligned address ------- */
 
-static void *host_alloc(const gantry_host *host, size_t bytes, size_t alignment)
+void *gt_host_alloc(const gantry_host *host, size_t bytes, size_t alignment)
 {
     if (alignment < sizeof(void *) * 2)
         alignment = sizeof(void *) * 2;
     if ((alignment & (alignment - 1)) != 0 || bytes > SIZE_MAX - alignment - sizeof(void *))
         return NULL;
-    char *block = gt_alloc(&runtime_of(host)->allocator, bytes + alignment + sizeof(void *));
+    char *block = gt_alloc(&gt_host_runtime(host)->allocator, bytes + alignment + sizeof(void *));
     if (!block)
         return NULL;
     uintptr_t address = ((uintptr_t)block + sizeof(void *) + alignment - 1) & ~(uintptr_t)(alignment - 1);
@@ -63,10 +58,10 @@ static void *host_alloc(const gantry_host *host, size_t bytes, size_t alignment)
     return (void *)address;
 }
 
-static void host_free(const gantry_host *host, void *memory)
+void gt_host_free(const gantry_host *host, void *memory)
 {
     if (memory)
-        gt_free(&runtime_of(host)->allocator, ((void **)memory)[-1]);
+        gt_free(&gt_host_runtime(host)->allocator, ((void **)memory)[-1]);
 }
 
 static uint64_t host_now_ns(const gantry_host *host)
@@ -104,11 +99,10 @@ static void host_parallel_for(const gantry_host *host, int threads, int64_t coun
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-static gantry_status host_constant_map(const gantry_host *host, gantry_constants *constants,
-                                       uint32_t constant_id, const void **out_data, size_t *out_bytes,
-                                       gantry_error *err)
+gantry_status gt_host_constant_map(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
+                                   const void **out_data, size_t *out_bytes, gantry_error *err)
 {
-    gantry_runtime *runtime = runtime_of(host);
+    gantry_runtime *runtime = gt_host_runtime(host);
     gt_model *model = (gt_model *)constants;
     *out_data = NULL;
     *out_bytes = 0;
@@ -124,15 +118,33 @@ static gantry_status host_constant_map(const gantry_host *host, gantry_constants
     return status;
 }
 
-static void host_constant_unmap(const gantry_host *host, gantry_constants *constants, uint32_t constant_id)
+void gt_host_constant_unmap(const gantry_host *host, gantry_constants *constants, uint32_t constant_id)
 {
-    gantry_runtime *runtime = runtime_of(host);
+    gantry_runtime *runtime = gt_host_runtime(host);
     gt_model *model = (gt_model *)constants;
     if (!model || constant_id >= model->constants.count)
         return;
     pthread_mutex_lock(&runtime->constants_lock);
     gt_constant_unmap(model, constant_id);
     pthread_mutex_unlock(&runtime->constants_lock);
+}
+
+static gantry_status host_constant_read(const gantry_host *host, gantry_constants *constants,
+                                        uint32_t constant_id, size_t offset, size_t bytes, void *target,
+                                        gantry_error *err)
+{
+    const void *data;
+    size_t size;
+    GT_TRY(gt_host_constant_map(host, constants, constant_id, &data, &size, err));
+    gantry_status status = GANTRY_OK;
+    if (offset > size || bytes > size - offset || (bytes && !target))
+        status = gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_COMPILE, NULL,
+                         "%zu bytes from offset %zu of constant %u were asked for; it has %zu", bytes, offset,
+                         constant_id, size);
+    else if (bytes)
+        memcpy(target, (const char *)data + offset, bytes);
+    gt_host_constant_unmap(host, constants, constant_id);
+    return status;
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -205,21 +217,41 @@ static void host_record_fusion(gantry_recorder *recorder, const gantry_fusion_re
     recorder->failed |= !gt_vec_push(recorder->arena->allocator, &recorder->fusions, row);
 }
 
+static void host_record_phase(gantry_recorder *recorder, const gantry_phase_record *record)
+{
+    gantry_phase_record r;
+    if (!recorder || !copy_struct(&r, sizeof r, record))
+        return;
+    gt_phase_row row = {keep_text(recorder, r.name), keep_text(recorder, r.detail), r.begin_ns,
+                        r.duration_ns};
+    recorder->failed |= !gt_vec_push(recorder->arena->allocator, &recorder->phases, row);
+}
+
+void gt_recorder_free(struct gantry_recorder *recorder)
+{
+    if (!recorder->arena)
+        return;
+    gt_allocator *allocator = recorder->arena->allocator;
+    gt_vec_free(allocator, &recorder->kernels);
+    gt_vec_free(allocator, &recorder->fusions);
+    gt_vec_free(allocator, &recorder->phases);
+}
+
 /* ---- planning, evaluation, options ----------------------------------------------------------- */
 
 static gantry_status host_plan_memory(const gantry_host *host, uint32_t count, const size_t *bytes,
                                       const uint32_t *first, const uint32_t *last, size_t *out_offsets,
                                       size_t *out_total, gantry_error *err)
 {
-    return gt_plan_intervals(&runtime_of(host)->allocator, count, bytes, first, last, out_offsets, out_total,
-                             err);
+    return gt_plan_intervals(&gt_host_runtime(host)->allocator, count, bytes, first, last, out_offsets,
+                             out_total, err);
 }
 
 static gantry_status host_evaluate(const gantry_host *host, const gantry_graph_view *graph,
                                    uint32_t node_index, const gantry_tensor *inputs,
                                    const gantry_tensor *outputs, gantry_error *err)
 {
-    const gt_provider_entry *cpu = runtime_of(host)->cpu_provider;
+    const gt_provider_entry *cpu = gt_host_runtime(host)->cpu_provider;
     if (!cpu || !cpu->table->evaluate)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
                        "there is no provider that evaluates nodes");
@@ -242,15 +274,22 @@ void gt_host_table_init(gantry_host *host, gantry_runtime *runtime, const char *
                           .self = runtime,
                           .config = config ? config : "",
                           .log = host_log,
-                          .alloc = host_alloc,
-                          .free = host_free,
+                          .alloc = gt_host_alloc,
+                          .free = gt_host_free,
                           .now_ns = host_now_ns,
                           .parallel_for = host_parallel_for,
-                          .constant_map = host_constant_map,
-                          .constant_unmap = host_constant_unmap,
+                          .constant_map = gt_host_constant_map,
+                          .constant_unmap = gt_host_constant_unmap,
                           .record_kernel = host_record_kernel,
                           .record_fusion = host_record_fusion,
                           .plan_memory = host_plan_memory,
                           .evaluate = host_evaluate,
-                          .option = host_option};
+                          .option = host_option,
+                          .constant_read = host_constant_read,
+                          .packed_get = gt_host_packed_get,
+                          .packed_put = gt_host_packed_put,
+                          .packed_release = gt_host_packed_release,
+                          .cache_get = gt_host_cache_get,
+                          .cache_put = gt_host_cache_put,
+                          .record_phase = host_record_phase};
 }

@@ -86,6 +86,8 @@ typedef struct gt_shaped_slot {
     uint32_t kernel_count;
     gt_fusion_row *fusions;
     uint32_t fusion_count;
+    gt_phase_row *phases;
+    uint32_t phase_count;
     double reshape_ns;
 } gt_shaped_slot;
 

@@ -66,9 +66,11 @@ static void destroy(gantry_runtime *runtime)
     gt_allocator allocator = runtime->allocator;
     for (uint32_t k = runtime->plugins.count; k-- > 0;) {
         gt_plugin_entry *entry = runtime->plugins.data[k];
+        gt_packed_drop(runtime, &entry->host);
         if (entry->open && entry->plugin.close)
             entry->plugin.close(entry->plugin.self);
     }
+    gt_packed_drop(runtime, &runtime->host);
     if (runtime->cpu_plugin.close)
         runtime->cpu_plugin.close(runtime->cpu_plugin.self);
     for (uint32_t k = 0; k < runtime->providers.count; k++) {
@@ -86,6 +88,7 @@ static void destroy(gantry_runtime *runtime)
     gt_vec_free(&allocator, &runtime->plugins);
     gt_vec_free(&allocator, &runtime->sinks);
     gt_runtime_settings_free(runtime);
+    gt_packed_store_free(runtime);
     pthread_mutex_destroy(&runtime->lock);
     pthread_mutex_destroy(&runtime->log_lock);
     pthread_mutex_destroy(&runtime->constants_lock);
@@ -111,6 +114,7 @@ gantry_status gantry_runtime_create(const gantry_allocator *allocator, gantry_ru
     pthread_mutex_init(&runtime->lock, NULL);
     pthread_mutex_init(&runtime->log_lock, NULL);
     pthread_mutex_init(&runtime->constants_lock, NULL);
+    gt_packed_store_init(&runtime->packed);
     gantry_status status = add_host_domain(runtime, err);
     if (status == GANTRY_OK)
         status = add_cpu_provider(runtime, err);

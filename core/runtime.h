@@ -57,6 +57,15 @@ typedef struct gt_log_sink {
     void *user;
 } gt_log_sink;
 
+/* The constants in providers' own forms that sessions share (packed.c). Thread-safe: its lock is taken alone,
+ * and never held while a plugin is called. Each entry hangs in one list of both tables. */
+struct gt_packed_entry;
+typedef struct gt_packed_store {
+    pthread_mutex_t lock;
+    uint32_t count, bucket_count; /* bucket_count: a power of two, or 0 */
+    struct gt_packed_entry **by_key, **by_data;
+} gt_packed_store;
+
 /* Thread-safe where not said otherwise: entries are only added, under lock, and never move. Lock order: lock,
  * then nothing; log_lock and constants_lock are taken alone. */
 struct gantry_runtime {
@@ -64,6 +73,7 @@ struct gantry_runtime {
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;       /* held around sinks' callbacks */
     pthread_mutex_t constants_lock; /* held while a constant's file is mapped */
+    gt_packed_store packed;
     GT_VEC(gt_log_sink) sinks;
     char *settings[GT_SETTING_COUNT]; /* NULL: not set, the environment's counts */
     GT_VEC(gt_plugin_entry *) plugins;
@@ -112,6 +122,18 @@ gantry_status gt_manifest_read(const char *path, gantry_manifest *out_manifest, 
 /* The host table every provider gets (host_table.c). */
 void gt_host_table_init(gantry_host *host, gantry_runtime *runtime, const char *config);
 
+/* ---- packed constants (packed.c) ------------------------------------------------------------- */
+
+void gt_packed_store_init(gt_packed_store *store);
+void gt_packed_store_free(gantry_runtime *runtime);
+/* Releases what is left of the plugin that was opened with `host`, before its close. */
+void gt_packed_drop(gantry_runtime *runtime, const gantry_host *host);
+/* What the plugin keeps there now: forms, who uses them, and the bytes they take. */
+typedef struct gt_packed_total {
+    uint64_t forms, users, bytes;
+} gt_packed_total;
+gt_packed_total gt_packed_count(gantry_runtime *runtime, const gantry_host *host);
+
 /* ---- what the opaque types of provider.h are on this side ------------------------------------ */
 
 /* Where a provider's records go during compile and reshape. */
@@ -131,13 +153,22 @@ typedef struct gt_fusion_row {
     bool applied;
 } gt_fusion_row;
 
+typedef struct gt_phase_row {
+    const char *name, *detail;
+    uint64_t begin_ns, duration_ns;
+} gt_phase_row;
+
 struct gantry_recorder {
     gt_arena *arena; /* everything is copied here */
     GT_VEC(gt_kernel_row) kernels;
     GT_VEC(gt_fusion_row) fusions;
+    GT_VEC(gt_phase_row) phases;
     gt_map texts; /* those copied already; not initialised: every text is copied */
     bool failed;  /* memory ran out: the records are incomplete */
 };
+
+/* Gives back the lists; a recorder without an arena has none (host_table.c). */
+void gt_recorder_free(struct gantry_recorder *recorder);
 
 /* gantry_constants is a gt_model in disguise: constant ids are indexes into model->constants. */
 struct gt_model;

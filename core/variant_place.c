@@ -17,8 +17,7 @@ void gt_variant_destroy_program(gantry_session *session, const gt_placement *pla
     }
     gt_variant_destroy(&slot->bodies[0]);
     gt_variant_destroy(&slot->bodies[1]);
-    gt_vec_free(session->allocator, &slot->records.kernels);
-    gt_vec_free(session->allocator, &slot->records.fusions);
+    gt_recorder_free(&slot->records);
     gt_arena_clear(&slot->arena);
     *slot = (gt_program){0};
 }

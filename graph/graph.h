@@ -59,6 +59,8 @@ typedef struct gt_constant {
     const gt_scaling *scaling; /* SCALED */
     const gt_sparse *sparse;   /* NULL; data is dense all the same */
     uint32_t maps;             /* gt_constant_map less gt_constant_unmap */
+    bool hashed;
+    uint64_t hash[2]; /* once hashed: XXH3 (128 bits) of the bytes, of a STRING of its texts */
 } gt_constant;
 
 /* A file that constants come from: the model itself (index 0 when read from a file) or external data. map is

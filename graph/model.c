@@ -81,7 +81,10 @@ gantry_status gt_model_add_constant(gt_model *model, const gt_constant *constant
                                     gantry_error *err)
 {
     *out_constant = model->constants.count;
-    return gt_vec_push(model->allocator, &model->constants, *constant) ? GANTRY_OK : gt_graph_no_memory(err);
+    if (!gt_vec_push(model->allocator, &model->constants, *constant))
+        return gt_graph_no_memory(err);
+    model->constants.data[*out_constant].hashed = false; /* a copy of another one has other bytes */
+    return GANTRY_OK;
 }
 
 /* NULL stays NULL; *inout_ok becomes false when out of memory. */

@@ -316,8 +316,9 @@ typedef struct gantry_phase_record {
 /* ---- the host -------------------------------------------------------------------------------- */
 
 /* A constant in a provider's own form. data is what the provider made: memory of host->alloc, a device
- * handle, whatever it likes; bytes is what it holds, for the memory report. release(self, data) frees it; it
- * is called once, by the host, when the last user is gone, at the latest before the plugin's close. */
+ * handle, whatever it likes but NULL, and no two have the same; bytes is what it holds, for the memory
+ * report. release(self, data) frees it; it is called once, by the host, when the last user is gone, at the
+ * latest before the plugin's close. */
 typedef struct gantry_packed {
     size_t struct_bytes;
     void *data;
@@ -391,8 +392,8 @@ struct gantry_host {
      * says everything about the form but the constant's bytes (layout, precision, device); the host adds the
      * constant's content and the plugin. get fills *out_packed and counts one user more, or returns
      * GANTRY_DATA: not there. put hands a new one over and gives the one to use, which is another thread's
-     * when that came first (the given one is then released at once). Each get and put is followed by a
-     * release, when the program that uses it goes. */
+     * when that came first (the given one is then released at once); what it refuses stays the caller's. Each
+     * get and put is followed by a release, when the program that uses it goes. */
     gantry_status (*packed_get)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
                                 uint64_t form, gantry_packed *out_packed);
     gantry_status (*packed_put)(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
