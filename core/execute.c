@@ -73,10 +73,14 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
         return GANTRY_OK;
     }
     const gantry_domain *table = session->domains[step->domain].entry->table;
+    gantry_queue *queue = gt_run_queue(frame->run, step->domain, step->queue);
+    if (from && to && from != to)
+        return table->copy_from_peer(table->self, queue, session->domains[from].entry->table, target, source,
+                                     bytes, err);
     gantry_copy_kind kind = from == to  ? GANTRY_COPY_INSIDE
                             : from == 0 ? GANTRY_COPY_TO_DEVICE
                                         : GANTRY_COPY_TO_HOST;
-    return table->copy(table->self, frame->run->queues[step->domain], kind, target, source, bytes, err);
+    return table->copy(table->self, queue, kind, target, source, bytes, err);
 }
 
 static gantry_status run_convert(gt_frame *frame, gt_plan_state *state, const gt_step *step,
@@ -115,10 +119,20 @@ static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt
     return status;
 }
 
-static gantry_status wait_for(gt_frame *frame, uint32_t domain, gantry_error *err)
+static gantry_status wait_for(gt_frame *frame, uint32_t domain, uint32_t queue, gantry_error *err)
 {
     const gantry_domain *table = frame->run->session->domains[domain].entry->table;
-    return table->queue_sync(table->self, frame->run->queues[domain], err);
+    return table->queue_sync(table->self, gt_run_queue(frame->run, domain, queue), err);
+}
+
+static gantry_status run_event(gt_frame *frame, const gt_plan_state *state, const gt_step *step,
+                               gantry_error *err)
+{
+    const gantry_domain *table = frame->run->session->domains[step->domain].entry->table;
+    gantry_queue *queue = gt_run_queue(frame->run, step->domain, step->queue);
+    return step->kind == GT_STEP_RECORD
+               ? table->event_record(table->self, queue, state->events[step->event], err)
+               : table->event_wait(table->self, queue, state->events[step->event], err);
 }
 
 static gantry_status run_step(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
@@ -132,7 +146,10 @@ static gantry_status run_step(gt_frame *frame, gt_plan_state *state, uint32_t in
     case GT_STEP_CONVERT:
         return run_convert(frame, state, step, err);
     case GT_STEP_WAIT:
-        return wait_for(frame, step->domain, err);
+        return wait_for(frame, step->domain, step->queue, err);
+    case GT_STEP_RECORD:
+    case GT_STEP_ORDER:
+        return run_event(frame, state, step, err);
     case GT_STEP_CONTROL:
         GT_TRY(gt_control_execute(frame, state, step, err));
         return gt_frame_resolve(frame, state, err);
@@ -171,9 +188,12 @@ static gantry_status do_step(gt_frame *frame, gt_plan_state *state, uint32_t ind
 /* After a failure nothing may still be writing to memory that the caller owns. */
 static void drain(gt_frame *frame)
 {
-    for (uint32_t d = 1; d < frame->run->session->domain_count; d++)
+    for (uint32_t d = 1; d < frame->run->session->domain_count; d++) {
         if (frame->run->queues[d])
-            wait_for(frame, d, NULL);
+            wait_for(frame, d, GT_QUEUE_COMPUTE, NULL);
+        if (frame->run->copiers[d])
+            wait_for(frame, d, GT_QUEUE_COPY, NULL);
+    }
 }
 
 static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)

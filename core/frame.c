@@ -24,6 +24,15 @@ gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out
     return gt_out_of_memory(err, GANTRY_STAGE_RUN);
 }
 
+static void destroy_events(gantry_session *session, gt_plan_state *state)
+{
+    for (uint32_t k = 0; state->events && k < state->plan->event_count; k++) {
+        const gantry_domain *table = session->domains[state->plan->event_domains[k]].entry->table;
+        if (state->events[k])
+            table->event_destroy(table->self, state->events[k]);
+    }
+}
+
 static void destroy_state(gt_frame *frame, gt_plan_state *state)
 {
     gantry_session *session = frame->run->session;
@@ -38,6 +47,7 @@ static void destroy_state(gt_frame *frame, gt_plan_state *state)
         gt_session_charge_program(session, table,
                                   &state->plan->variant->programs[state->plan->shaped[k].partition]);
     }
+    destroy_events(session, state);
     gt_arena_clear(&state->arena);
     gt_plan_release(session, &state->plan);
     gt_free(session->allocator, state);
@@ -231,6 +241,19 @@ static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gant
     return GANTRY_OK;
 }
 
+static gantry_status create_events(gt_frame *frame, gt_plan_state *state, gantry_error *err)
+{
+    const gt_plan *plan = state->plan;
+    state->events = GT_ARENA_ARRAY(&state->arena, gantry_event *, plan->event_count + 1);
+    if (!state->events)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    for (uint32_t k = 0; k < plan->event_count; k++) {
+        const gantry_domain *table = frame->run->session->domains[plan->event_domains[k]].entry->table;
+        GT_TRY(table->event_create(table->self, &state->events[k], err));
+    }
+    return GANTRY_OK;
+}
+
 static bool has_true_sizes(const gt_plan *plan)
 {
     for (uint32_t k = 0; k < plan->step_count; k++)
@@ -291,6 +314,8 @@ static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state 
         state->slots && state->contexts && state->args && (state->true_bytes || !has_true_sizes(plan))
             ? create_contexts(frame, state, err)
             : gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    if (status == GANTRY_OK)
+        status = create_events(frame, state, err);
     if (status == GANTRY_OK)
         status = make_args(frame, state, err);
     if (status == GANTRY_OK && session->options.timing != GT_TIMING_OFF)

@@ -59,6 +59,7 @@ typedef struct gt_plan_state {
     gantry_buffer *slots;
     gantry_context **contexts; /* by plan->shaped index */
     gantry_run_args *args;     /* by plan->shaped index */
+    gantry_event **events;     /* of the plan */
     gt_arena arena;
     uint64_t last_used;
     /* Counters for the report. */

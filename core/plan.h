@@ -45,19 +45,46 @@ typedef enum gt_step_kind {
     GT_STEP_CONVERT,
     GT_STEP_RUN,
     GT_STEP_WAIT,
-    GT_STEP_CONTROL
+    GT_STEP_CONTROL,
+    GT_STEP_RECORD,
+    GT_STEP_ORDER
 } gt_step_kind;
 
+/* Why bytes move. KNOWN: the host knows the value without running (constants, shapes), or has to learn it
+ * because sizes depend on it. CONTROL: an If or Loop reads it, or hands it to its body and back. STAGING: it
+ * only passes the host on its way to another device. */
+typedef enum gt_cause {
+    GT_CAUSE_BOUNDARY,
+    GT_CAUSE_INPUT,
+    GT_CAUSE_OUTPUT,
+    GT_CAUSE_KNOWN,
+    GT_CAUSE_CONTROL,
+    GT_CAUSE_CONVERSION,
+    GT_CAUSE_STAGING
+} gt_cause;
+
+/* How: in one copy, from device to device, or through the host. */
+typedef enum gt_path { GT_PATH_DIRECT, GT_PATH_PEER, GT_PATH_STAGED } gt_path;
+
+/* The queues of a domain: programs run on the first, and where a domain works on two at the same time what
+ * comes into it is copied on the second. */
+enum { GT_QUEUE_COMPUTE = 0, GT_QUEUE_COPY = 1 };
+
 /* TRANSFER: bytes of `value` from slot source to slot target; a transfer inside one domain is a copy, not a
- * boundary. CONVERT: `value` from format `from` to `to`, by provider. RUN: the shaped program of `partition`.
- * WAIT: until the queue of `domain` is idle. CONTROL: the If or Loop of `partition`. */
+ * boundary; between two devices it is the target's, which copies from its peer. CONVERT: `value` from format
+ * `from` to `to`, by provider. RUN: the shaped program of `partition`. WAIT: until the queue is idle.
+ * CONTROL: the If or Loop of `partition`. RECORD: `event` marks all that the queue was given so far. ORDER:
+ * the queue goes on when `event` has passed. */
 typedef struct gt_step {
     gt_step_kind kind;
     uint32_t value;
     uint32_t source, target; /* slots */
     size_t bytes;
-    bool true_size; /* bytes come from the true dims of a bounded value */
-    uint32_t domain;
+    bool true_size;         /* bytes come from the true dims of a bounded value */
+    gt_cause cause;         /* TRANSFER and CONVERT */
+    gt_path path;           /* TRANSFER */
+    uint32_t domain, queue; /* queue: GT_QUEUE_*, 0 on the host */
+    uint32_t event;         /* RECORD and ORDER: index into the plan's events */
     uint32_t partition;
     uint32_t provider;
     gantry_format from, to;
@@ -112,8 +139,10 @@ typedef struct gt_plan {
     uint32_t value_count;
     /* By value id: elements known since the bind; NULL without the option numeric_check. */
     const void **known_data;
-    size_t *arena_bytes;          /* by session domain */
-    double bind_ns, core_bind_ns; /* all, and without the providers' share */
+    size_t *arena_bytes; /* by session domain */
+    uint32_t event_count;
+    const uint32_t *event_domains; /* by event */
+    double bind_ns, core_bind_ns;  /* all, and without the providers' share */
     uint32_t
         trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */
     int64_t trigger_before; /* its value there */

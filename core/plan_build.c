@@ -1,120 +1,18 @@
-/* Steps and memory of a plan: walks the partitions of a segment in order, brings every value to the domain
- * that reads it, and lays all of it out in arenas.
+/* Steps of a plan: walks the partitions of a segment in order, brings every value to the domain that reads
+ * it, and has all of it laid out in arenas.
  *
  * Invariants, in the order in which they are made true:
- *   - a step's inputs are in its domain before it; a host step that reads what a queue copies waits for that
- * queue first
- *   - host memory that a queue still reads (the source of a copy to a device) is not reused before the next
- * WAIT on it
+ *   - a step's inputs are in its domain before it, and whoever filled them is done when the step begins
+ *   - memory that a queue of another domain still reads is not reused before a WAIT says that it did
  *   - the last steps are one WAIT for each queue with work in flight */
-#include "session.h"
+#include "plan_parts.h"
 
 #include "bind.h"
 
-/* A slot while memory is being planned. */
-typedef struct draft_slot {
-    uint32_t root;        /* the slot whose memory it shares (views), itself otherwise */
-    uint32_t first, last; /* steps in which it is live */
-    uint32_t pending;     /* domain whose queue fills it, GT_NONE when it is ready */
-    uint32_t pending_serial;
-} draft_slot;
-
-typedef struct builder {
-    gt_plan *plan;
-    const gt_variant *variant;
-    const gt_graph *graph;
-    const gt_segment *segment;
-    gantry_session *session;
-    gt_allocator *allocator;
-    const void *const *bind_data;
-    GT_VEC(gt_slot) slots;
-    GT_VEC(draft_slot) drafts;
-    GT_VEC(gt_step) steps;
-    uint32_t *where;          /* [value * domain_count + domain]: slot of the default format, or GT_NO_SLOT */
-    uint32_t *wait_serial;    /* by domain: how many WAITs it had */
-    bool *busy;               /* by domain: work since the last WAIT */
-    GT_VEC(uint32_t) sources; /* host slots that queues may still read, with their domain in the next entry */
-    gantry_error *err;
-} builder;
-
-static gantry_status out_of_memory(builder *b)
-{
-    return gt_out_of_memory(b->err, GANTRY_STAGE_RUN);
-}
-
-static gantry_status add_slot(builder *b, gt_slot slot, uint32_t *out_slot)
-{
-    uint32_t index = b->slots.count, step = b->steps.count;
-    if (!gt_vec_push(b->allocator, &b->slots, slot) ||
-        !gt_vec_push(b->allocator, &b->drafts, ((draft_slot){index, step, step, GT_NONE, 0})))
-        return out_of_memory(b);
-    *out_slot = index;
-    return GANTRY_OK;
-}
-
-static void use_slot(builder *b, uint32_t slot)
-{
-    draft_slot *root = &b->drafts.data[b->drafts.data[slot].root];
-    if (root->last < b->steps.count)
-        root->last = b->steps.count;
-}
-
-static gantry_status add_step(builder *b, gt_step step)
-{
-    return gt_vec_push(b->allocator, &b->steps, step) ? GANTRY_OK : out_of_memory(b);
-}
-
-/* Whatever the queue read is free again: host slots it read live up to here. */
-static gantry_status add_wait(builder *b, uint32_t domain)
-{
-    uint32_t kept = 0;
-    for (uint32_t k = 0; k + 1 < b->sources.count; k += 2) {
-        if (b->sources.data[k + 1] == domain) {
-            use_slot(b, b->sources.data[k]);
-        } else {
-            b->sources.data[kept] = b->sources.data[k];
-            b->sources.data[kept + 1] = b->sources.data[k + 1];
-            kept += 2;
-        }
-    }
-    b->sources.count = kept;
-    b->wait_serial[domain]++;
-    b->busy[domain] = false;
-    return add_step(
-        b, (gt_step){.kind = GT_STEP_WAIT, .value = GT_NONE, .domain = domain, .workspace = GT_NO_SLOT});
-}
-
-/* Before the host reads a slot: its queue has to be done with it. */
-static gantry_status make_ready(builder *b, uint32_t slot)
-{
-    draft_slot *draft = &b->drafts.data[b->drafts.data[slot].root];
-    if (draft->pending != GT_NONE && draft->pending_serial == b->wait_serial[draft->pending])
-        GT_TRY(add_wait(b, draft->pending));
-    b->drafts.data[b->drafts.data[slot].root].pending = GT_NONE;
-    return GANTRY_OK;
-}
-
-/* ---- where values are ------------------------------------------------------------------------ */
-
-static uint32_t *where(builder *b, uint32_t value, uint32_t domain)
-{
-    return &b->where[(size_t)value * b->session->domain_count + domain];
-}
-
-static bool is_later(const builder *b, uint32_t node)
-{
-    uint32_t partition = b->variant->placement->partition_of_node[node];
-    return partition != GT_NONE && partition >= b->segment->first_partition + b->segment->partition_count;
-}
-
-static bool made_here(const builder *b, uint32_t node)
-{
-    uint32_t partition = b->variant->placement->partition_of_node[node];
-    return partition != GT_NONE && partition >= b->segment->first_partition && !is_later(b, node);
-}
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The first graph output that this value is, or GT_NONE. */
-static uint32_t output_of(const builder *b, uint32_t value)
+static uint32_t output_of(const gt_plan_builder *b, uint32_t value)
 {
     if (b->graph->values.data[value]->is_output)
         for (uint32_t k = 0; k < b->graph->outputs.count; k++)
@@ -123,131 +21,21 @@ static uint32_t output_of(const builder *b, uint32_t value)
     return GT_NONE;
 }
 
-static gantry_status has_later_reader(builder *b, uint32_t value, bool *out_later)
+static gantry_status has_later_reader(gt_plan_builder *b, uint32_t value, bool *out_later)
 {
     const gt_use *uses;
     uint32_t count;
     GT_TRY(gt_graph_uses((gt_graph *)b->graph, value, &uses, &count, b->err));
     *out_later = false;
     for (uint32_t k = 0; k < count; k++)
-        *out_later |= uses[k].node != GT_NONE && is_later(b, uses[k].node);
+        *out_later |= uses[k].node != GT_NONE && gt_plan_is_later(b, uses[k].node);
     return GANTRY_OK;
-}
-
-/* The place of a value that no step of this plan makes. */
-static gantry_status outside_slot(builder *b, uint32_t value, uint32_t *out_slot)
-{
-    const gt_value *v = b->graph->values.data[value];
-    gt_slot slot = {.value = value, .bytes = gt_plan_value_bytes(b->plan, value)};
-    if (v->constant != GT_NONE && v->input_index < 0) {
-        const gt_constant *constant = &b->graph->model->constants.data[v->constant];
-        slot.kind = GT_SLOT_CONSTANT;
-        slot.index = v->constant;
-        slot.bytes = constant->bytes;
-        /* The plan keeps the address: it must not lie in a file that is unmapped later. */
-        GT_TRY(gt_constant_own(b->graph->model, v->constant, b->err));
-        GT_TRY(gt_constant_data(b->graph->model, v->constant, &slot.data, b->err));
-    } else if (v->input_index >= 0) {
-        slot.kind = GT_SLOT_INPUT;
-        slot.index = (uint32_t)v->input_index;
-        slot.domain = b->variant->body ? 0 : b->session->input_domains[v->input_index];
-    } else if (v->captured != GT_NONE) {
-        slot.kind = GT_SLOT_INPUT;
-        slot.index = GT_NONE;
-        for (uint32_t k = 0; k < b->variant->capture_count; k++)
-            if (b->variant->captures[k] == value)
-                slot.index = b->graph->inputs.count + k;
-    } else if (b->bind_data[value] &&
-               (v->producer == GT_NONE || b->graph->nodes.data[v->producer]->at_bind)) {
-        slot.kind = GT_SLOT_BIND;
-        slot.data = gt_arena_copy(&b->plan->arena, b->bind_data[value], slot.bytes);
-        if (!slot.data)
-            return out_of_memory(b);
-    } else if (v->producer != GT_NONE && !made_here(b, v->producer)) {
-        uint32_t partition = b->variant->placement->partition_of_node[v->producer];
-        slot.kind = GT_SLOT_CARRY;
-        slot.index = value;
-        slot.domain =
-            partition == GT_NONE
-                ? 0
-                : b->session->providers[b->variant->placement->partitions[partition].provider].domain;
-        if (partition != GT_NONE && b->variant->placement->partitions[partition].control)
-            slot.domain = 0;
-    } else {
-        return gt_fail(b->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
-                       "value %s is read before any step makes it", v->name);
-    }
-    GT_TRY(add_slot(b, slot, out_slot));
-    *where(b, value, slot.domain) = *out_slot;
-    return GANTRY_OK;
-}
-
-static gantry_status add_transfer(builder *b, uint32_t value, uint32_t source, uint32_t target, size_t bytes,
-                                  bool true_size)
-{
-    uint32_t from = b->slots.data[source].domain, to = b->slots.data[target].domain;
-    if (from == 0)
-        GT_TRY(make_ready(b, source));
-    use_slot(b, source);
-    use_slot(b, target);
-    gt_step step = {.kind = GT_STEP_TRANSFER,
-                    .value = value,
-                    .source = source,
-                    .target = target,
-                    .bytes = bytes,
-                    .true_size = true_size,
-                    .domain = from ? from : to,
-                    .partition = GT_NONE,
-                    .workspace = GT_NO_SLOT};
-    GT_TRY(add_step(b, step));
-    uint32_t queue = from ? from : to;
-    b->busy[queue] |= queue != 0;
-    if (from == to)
-        return GANTRY_OK;
-    if (to == 0) {
-        draft_slot *root = &b->drafts.data[b->drafts.data[target].root];
-        root->pending = queue;
-        root->pending_serial = b->wait_serial[queue];
-    } else if (!gt_vec_push(b->allocator, &b->sources, source) ||
-               !gt_vec_push(b->allocator, &b->sources, queue)) {
-        return out_of_memory(b);
-    }
-    return GANTRY_OK;
-}
-
-/* Brings a value (default format) to a domain; through the host when it is on another device. */
-static gantry_status acquire(builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
-{
-    uint32_t *here = where(b, value, domain);
-    if (*here != GT_NO_SLOT) {
-        *out_slot = *here;
-        return GANTRY_OK;
-    }
-    uint32_t source = GT_NO_SLOT;
-    for (uint32_t d = 0; d < b->session->domain_count && source == GT_NO_SLOT; d++)
-        source = *where(b, value, d);
-    if (source == GT_NO_SLOT)
-        GT_TRY(outside_slot(b, value, &source));
-    if (b->slots.data[source].domain == domain) {
-        *out_slot = source;
-        return GANTRY_OK;
-    }
-    if (b->slots.data[source].domain != 0 && domain != 0)
-        GT_TRY(acquire(b, value, 0, &source));
-    size_t bytes =
-        b->plan->shapes[value].dims ? gt_plan_value_bytes(b->plan, value) : b->slots.data[source].bytes;
-    gt_slot slot = {.kind = GT_SLOT_ARENA, .domain = domain, .value = value, .bytes = bytes};
-    uint32_t target;
-    GT_TRY(add_slot(b, slot, &target));
-    *where(b, value, domain) = target;
-    *out_slot = target;
-    return add_transfer(b, value, source, target, bytes, false);
 }
 
 /* ---- partitions ------------------------------------------------------------------------------ */
 
 /* True when the value is needed only for shapes, which reshape was told. */
-static gantry_status feeds_shapes_only(builder *b, const gt_partition *partition, uint32_t value,
+static gantry_status feeds_shapes_only(gt_plan_builder *b, const gt_partition *partition, uint32_t value,
                                        bool *out_only)
 {
     *out_only = false;
@@ -268,19 +56,19 @@ static gantry_status feeds_shapes_only(builder *b, const gt_partition *partition
     return GANTRY_OK;
 }
 
-static gantry_status no_slot(builder *b, uint32_t value, uint32_t *out_slot)
+static gantry_status no_slot(gt_plan_builder *b, uint32_t value, uint32_t *out_slot)
 {
-    return add_slot(b, (gt_slot){.kind = GT_SLOT_NONE, .value = value}, out_slot);
+    return gt_plan_add_slot(b, (gt_slot){.kind = GT_SLOT_NONE, .value = value}, out_slot);
 }
 
 /* Where graph output k is wanted. */
-static uint32_t output_domain(const builder *b, uint32_t k)
+static uint32_t output_domain(const gt_plan_builder *b, uint32_t k)
 {
     return b->variant->body ? 0 : b->session->output_domains[k];
 }
 
 /* Where an output of this partition goes when its program writes it. */
-static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
+static gantry_status output_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
 {
     const gt_plan_shape *shape = &b->plan->shapes[value];
     uint32_t output = output_of(b, value);
@@ -300,36 +88,36 @@ static gantry_status output_slot(builder *b, uint32_t value, uint32_t domain, ui
         slot.kind = GT_SLOT_OUTPUT;
         slot.index = output;
     }
-    GT_TRY(add_slot(b, slot, out_slot));
-    *where(b, value, domain) = *out_slot;
+    GT_TRY(gt_plan_add_slot(b, slot, out_slot));
+    gt_plan_place_value(b, *out_slot);
     return GANTRY_OK;
 }
 
 /* A part of another slot, in the same format. A view of what later steps may overwrite can't happen: nothing
  * is overwritten. */
-static gantry_status part_slot(builder *b, uint32_t value, uint32_t base, size_t offset, size_t bytes,
+static gantry_status part_slot(gt_plan_builder *b, uint32_t value, uint32_t base, size_t offset, size_t bytes,
                                uint32_t *out_slot)
 {
     gt_slot slot = b->slots.data[base];
     slot.value = value;
     slot.offset_bytes += offset;
     slot.bytes = bytes;
-    GT_TRY(add_slot(b, slot, out_slot));
+    GT_TRY(gt_plan_add_slot(b, slot, out_slot));
     b->drafts.data[*out_slot].root = b->drafts.data[base].root;
     return GANTRY_OK;
 }
 
 /* An output that is a view of an input has no memory of its own. */
-static gantry_status view_slot(builder *b, uint32_t value, uint32_t input_slot, size_t offset,
+static gantry_status view_slot(gt_plan_builder *b, uint32_t value, uint32_t input_slot, size_t offset,
                                uint32_t *out_slot)
 {
     GT_TRY(part_slot(b, value, input_slot, offset, gt_plan_value_bytes(b->plan, value), out_slot));
-    *where(b, value, b->slots.data[*out_slot].domain) = *out_slot;
+    gt_plan_place_value(b, *out_slot);
     return GANTRY_OK;
 }
 
 /* What later segments read of it is copied once the program that names it has run. */
-static gantry_status keep_view(builder *b, uint32_t value, uint32_t slot)
+static gantry_status keep_view(gt_plan_builder *b, uint32_t value, uint32_t slot)
 {
     bool later;
     uint32_t kept;
@@ -341,29 +129,34 @@ static gantry_status keep_view(builder *b, uint32_t value, uint32_t slot)
                      .index = value,
                      .value = value,
                      .bytes = b->slots.data[slot].bytes};
-    GT_TRY(add_slot(b, carry, &kept));
-    return add_transfer(b, value, slot, kept, carry.bytes, false);
+    GT_TRY(gt_plan_add_slot(b, carry, &kept));
+    return gt_plan_add_transfer(b, value, slot, kept, carry.bytes, false);
 }
 
-static gantry_status convert(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
+static gantry_status convert(gt_plan_builder *b, uint32_t value, uint32_t provider, uint32_t domain,
                              gantry_format from, gantry_format to, uint32_t source, uint32_t target)
 {
-    use_slot(b, source);
-    use_slot(b, target);
-    b->busy[domain] |= domain != 0;
-    return add_step(b, (gt_step){.kind = GT_STEP_CONVERT,
-                                 .value = value,
-                                 .source = source,
-                                 .target = target,
-                                 .domain = domain,
-                                 .provider = provider,
-                                 .from = from,
-                                 .to = to,
-                                 .partition = GT_NONE,
-                                 .workspace = GT_NO_SLOT});
+    GT_TRY(gt_plan_make_ready(b, source, domain, GT_QUEUE_COMPUTE));
+    gt_plan_use_slot(b, source);
+    gt_plan_use_slot(b, target);
+    gt_step step = {.kind = GT_STEP_CONVERT,
+                    .value = value,
+                    .source = source,
+                    .target = target,
+                    .domain = domain,
+                    .provider = provider,
+                    .from = from,
+                    .to = to,
+                    .partition = GT_NONE,
+                    .workspace = GT_NO_SLOT,
+                    .cause = GT_CAUSE_CONVERSION};
+    GT_TRY(gt_plan_add_step(b, step));
+    gt_plan_note_write(b, target);
+    return GANTRY_OK;
 }
 
-static size_t format_bytes(const builder *b, uint32_t value, uint32_t provider, const gantry_format *format)
+static size_t format_bytes(const gt_plan_builder *b, uint32_t value, uint32_t provider,
+                           const gantry_format *format)
 {
     const gantry_provider *table = b->session->providers[provider].entry->table;
     const gt_plan_shape *shape = &b->plan->shapes[value];
@@ -373,44 +166,50 @@ static size_t format_bytes(const builder *b, uint32_t value, uint32_t provider, 
                : gt_plan_value_bytes(b->plan, value);
 }
 
-static gantry_status format_slot(builder *b, uint32_t value, uint32_t provider, uint32_t domain,
+static gantry_status format_slot(gt_plan_builder *b, uint32_t value, uint32_t provider, uint32_t domain,
                                  const gantry_format *format, uint32_t *out_slot)
 {
     gt_slot slot = {.kind = GT_SLOT_ARENA,
                     .domain = domain,
                     .value = value,
                     .bytes = format_bytes(b, value, provider, format)};
-    return add_slot(b, slot, out_slot);
+    return gt_plan_add_slot(b, slot, out_slot);
 }
 
-static gantry_status run_inputs(builder *b, uint32_t index, uint32_t *slots)
+/* The inputs in the provider's domain, in the default format. */
+static gantry_status bring_inputs(gt_plan_builder *b, uint32_t index, uint32_t *slots)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
-    const gt_program *program = &b->variant->programs[index];
     uint32_t domain = b->session->providers[partition->provider].domain;
     for (uint32_t k = 0; k < partition->input_count; k++) {
-        uint32_t value = partition->inputs[k];
-        const gantry_format *format = &program->input_formats[k];
         bool shapes_only;
-        GT_TRY(feeds_shapes_only(b, partition, value, &shapes_only));
-        if (shapes_only) {
-            GT_TRY(no_slot(b, value, &slots[k]));
-            continue;
-        }
-        GT_TRY(acquire(b, value, domain, &slots[k]));
-        if (domain == 0)
-            GT_TRY(make_ready(b, slots[k]));
-        if (format->tag) {
-            gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
-            uint32_t source = slots[k];
-            GT_TRY(format_slot(b, value, partition->provider, domain, format, &slots[k]));
-            GT_TRY(convert(b, value, partition->provider, domain, plain, *format, source, slots[k]));
-        }
+        GT_TRY(feeds_shapes_only(b, partition, partition->inputs[k], &shapes_only));
+        GT_TRY(shapes_only ? no_slot(b, partition->inputs[k], &slots[k])
+                           : gt_plan_acquire(b, partition->inputs[k], domain, &slots[k]));
     }
     return GANTRY_OK;
 }
 
-static gantry_status check_view(builder *b, const gt_partition *partition, const gt_program *program,
+/* All come first and are converted then: so the queues are ordered once. */
+static gantry_status run_inputs(gt_plan_builder *b, uint32_t index, uint32_t *slots)
+{
+    const gt_partition *partition = &b->variant->placement->partitions[index];
+    const gt_program *program = &b->variant->programs[index];
+    uint32_t domain = b->session->providers[partition->provider].domain;
+    GT_TRY(bring_inputs(b, index, slots));
+    for (uint32_t k = 0; k < partition->input_count; k++) {
+        uint32_t value = partition->inputs[k], source = slots[k];
+        const gantry_format *format = &program->input_formats[k];
+        if (!format->tag || b->slots.data[source].kind == GT_SLOT_NONE)
+            continue;
+        gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
+        GT_TRY(format_slot(b, value, partition->provider, domain, format, &slots[k]));
+        GT_TRY(convert(b, value, partition->provider, domain, plain, *format, source, slots[k]));
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status check_view(gt_plan_builder *b, const gt_partition *partition, const gt_program *program,
                                 uint32_t output, const gantry_output_plan *plan, const uint32_t *inputs)
 {
     uint32_t base = (uint32_t)plan->view_of_input, value = partition->outputs[output];
@@ -430,8 +229,8 @@ static gantry_status check_view(builder *b, const gt_partition *partition, const
 
 /* One output that the program writes, or that is a view of an input. One in another format than the default
  * is converted after the run. */
-static gantry_status run_output(builder *b, uint32_t index, uint32_t k, const gantry_output_plan *plan,
-                                const uint32_t *inputs, uint32_t *out_slot)
+static gantry_status run_output(gt_plan_builder *b, uint32_t index, uint32_t k,
+                                const gantry_output_plan *plan, const uint32_t *inputs, uint32_t *out_slot)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gt_program *program = &b->variant->programs[index];
@@ -450,7 +249,7 @@ static gantry_status run_output(builder *b, uint32_t index, uint32_t k, const ga
     return output_slot(b, value, domain, out_slot);
 }
 
-static gantry_status run_outputs(builder *b, uint32_t index, const gt_shaped_slot *shaped,
+static gantry_status run_outputs(gt_plan_builder *b, uint32_t index, const gt_shaped_slot *shaped,
                                  const uint32_t *inputs, uint32_t *slots)
 {
     for (uint32_t k = 0; k < b->variant->placement->partitions[index].output_count; k++) {
@@ -461,8 +260,8 @@ static gantry_status run_outputs(builder *b, uint32_t index, const gt_shaped_slo
 }
 
 /* What is left to do for an output when its program has run. */
-static gantry_status finish_output(builder *b, uint32_t index, uint32_t k, const gt_shaped_slot *shaped,
-                                   uint32_t slot)
+static gantry_status finish_output(gt_plan_builder *b, uint32_t index, uint32_t k,
+                                   const gt_shaped_slot *shaped, uint32_t slot)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gantry_format *format = &b->variant->programs[index].output_formats[k];
@@ -476,48 +275,132 @@ static gantry_status finish_output(builder *b, uint32_t index, uint32_t k, const
     return view ? keep_view(b, value, slot) : GANTRY_OK;
 }
 
-static gantry_status add_run(builder *b, uint32_t index, const gt_shaped_slot *shaped)
+/* Inputs that came on the copy queue, or from a queue that the host reads after. */
+static gantry_status make_inputs_ready(gt_plan_builder *b, const gt_partition *partition,
+                                       const uint32_t *inputs, uint32_t domain)
+{
+    for (uint32_t k = 0; k < partition->input_count; k++)
+        if (b->slots.data[inputs[k]].kind != GT_SLOT_NONE)
+            GT_TRY(gt_plan_make_ready(b, inputs[k], domain, GT_QUEUE_COMPUTE));
+    return GANTRY_OK;
+}
+
+static void note_outputs(gt_plan_builder *b, const gt_partition *partition, const gt_shaped_slot *shaped,
+                         const uint32_t *outputs)
+{
+    for (uint32_t k = 0; k < partition->output_count; k++)
+        if (!shaped->info.output_plans || shaped->info.output_plans[k].view_of_input < 0)
+            gt_plan_note_write(b, outputs[k]);
+}
+
+/* ---- ahead of time --------------------------------------------------------------------------- */
+
+/* The next partition of the segment that computes where this one does, or GT_NONE; only where copies run
+ * beside kernels. */
+static uint32_t next_in_domain(const gt_plan_builder *b, uint32_t index)
+{
+    const gt_partition *partitions = b->variant->placement->partitions;
+    uint32_t domain = b->session->providers[partitions[index].provider].domain;
+    if (!b->session->domains[domain].copy_queue)
+        return GT_NONE;
+    for (uint32_t p = index + 1; p < b->segment->first_partition + b->segment->partition_count; p++)
+        if (!partitions[p].control && b->session->providers[partitions[p].provider].domain == domain)
+            return p;
+    return GT_NONE;
+}
+
+static gantry_status can_fetch(gt_plan_builder *b, const gt_partition *partition, uint32_t value,
+                               bool *out_can)
+{
+    uint32_t domain = b->session->providers[partition->provider].domain;
+    bool shapes_only;
+    GT_TRY(feeds_shapes_only(b, partition, value, &shapes_only));
+    *out_can = !shapes_only && *gt_plan_where(b, value, domain) == GT_NO_SLOT && gt_plan_is_at_hand(b, value);
+    return GANTRY_OK;
+}
+
+/* Marks what the compute queue did before this partition, when inputs of the next one can be copied while it
+ * runs: they may lie where nothing behind the mark is. */
+static gantry_status mark_before(gt_plan_builder *b, uint32_t index, uint32_t *out_event)
+{
+    uint32_t next = next_in_domain(b, index);
+    bool can = false;
+    for (uint32_t k = 0; next != GT_NONE && !can && k < b->variant->placement->partitions[next].input_count;
+         k++)
+        GT_TRY(can_fetch(b, &b->variant->placement->partitions[next],
+                         b->variant->placement->partitions[next].inputs[k], &can));
+    uint32_t domain = b->session->providers[b->variant->placement->partitions[index].provider].domain;
+    return can && b->issued[gt_plan_actor(domain, GT_QUEUE_COMPUTE)]
+               ? gt_plan_record(b, domain, GT_QUEUE_COMPUTE, out_event)
+               : GANTRY_OK;
+}
+
+/* Copies what the next partition reads and nobody has to make, beside the one that was just handed over. */
+static gantry_status prefetch(gt_plan_builder *b, uint32_t index, uint32_t before)
+{
+    uint32_t next = next_in_domain(b, index), slot;
+    if (next == GT_NONE)
+        return GANTRY_OK;
+    const gt_partition *partition = &b->variant->placement->partitions[next];
+    uint32_t domain = b->session->providers[partition->provider].domain;
+    for (uint32_t k = 0; k < partition->input_count; k++) {
+        bool can;
+        GT_TRY(can_fetch(b, partition, partition->inputs[k], &can));
+        if (can && before != GT_NONE)
+            GT_TRY(gt_plan_await(b, domain, GT_QUEUE_COPY, before));
+        if (can)
+            GT_TRY(gt_plan_acquire(b, partition->inputs[k], domain, &slot));
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status add_run(gt_plan_builder *b, uint32_t index, const gt_shaped_slot *shaped)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     uint32_t domain = b->session->providers[partition->provider].domain;
     uint32_t *inputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, partition->input_count);
     uint32_t *outputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, partition->output_count);
     if (!inputs || !outputs)
-        return out_of_memory(b);
+        return gt_plan_no_memory(b);
     GT_TRY(run_inputs(b, index, inputs));
     GT_TRY(run_outputs(b, index, shaped, inputs, outputs));
     uint32_t workspace = GT_NO_SLOT;
     if (shaped->info.workspace_bytes)
-        GT_TRY(add_slot(b,
-                        (gt_slot){.kind = GT_SLOT_ARENA,
-                                  .domain = domain,
-                                  .value = GT_NONE,
-                                  .bytes = shaped->info.workspace_bytes},
-                        &workspace));
+        GT_TRY(gt_plan_add_slot(b,
+                                (gt_slot){.kind = GT_SLOT_ARENA,
+                                          .domain = domain,
+                                          .value = GT_NONE,
+                                          .bytes = shaped->info.workspace_bytes},
+                                &workspace));
+    uint32_t before = GT_NONE;
+    GT_TRY(mark_before(b, index, &before));
+    GT_TRY(make_inputs_ready(b, partition, inputs, domain));
     for (uint32_t k = 0; k < partition->input_count; k++)
-        use_slot(b, inputs[k]);
+        gt_plan_use_slot(b, inputs[k]);
     for (uint32_t k = 0; k < partition->output_count; k++)
-        use_slot(b, outputs[k]);
-    b->busy[domain] |= domain != 0;
-    GT_TRY(add_step(b, (gt_step){.kind = GT_STEP_RUN,
-                                 .value = GT_NONE,
-                                 .domain = domain,
-                                 .partition = index,
-                                 .provider = partition->provider,
-                                 .inputs = inputs,
-                                 .input_count = partition->input_count,
-                                 .outputs = outputs,
-                                 .output_count = partition->output_count,
-                                 .workspace = workspace,
-                                 .context = (uint32_t)(shaped - b->plan->shaped)}));
+        gt_plan_use_slot(b, outputs[k]);
+    if (workspace != GT_NO_SLOT)
+        gt_plan_use_slot(b, workspace);
+    GT_TRY(gt_plan_add_step(b, (gt_step){.kind = GT_STEP_RUN,
+                                         .value = GT_NONE,
+                                         .domain = domain,
+                                         .partition = index,
+                                         .provider = partition->provider,
+                                         .inputs = inputs,
+                                         .input_count = partition->input_count,
+                                         .outputs = outputs,
+                                         .output_count = partition->output_count,
+                                         .workspace = workspace,
+                                         .context = (uint32_t)(shaped - b->plan->shaped)}));
+    note_outputs(b, partition, shaped, outputs);
     for (uint32_t k = 0; k < partition->output_count; k++)
         GT_TRY(finish_output(b, index, k, shaped, outputs[k]));
-    return GANTRY_OK;
+    return prefetch(b, index, before);
 }
 
 /* The If or Loop runs on the host: its inputs, then what each body captures, in the order of
  * gt_variant.captures. */
-static gantry_status add_control(builder *b, uint32_t index)
+static gantry_status add_control(gt_plan_builder *b, uint32_t index)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     const gt_node *node = b->graph->nodes.data[partition->nodes[0]];
@@ -528,21 +411,23 @@ static gantry_status add_control(builder *b, uint32_t index)
     uint32_t *inputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, input_count);
     uint32_t *outputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, node->output_count);
     if (!inputs || !outputs)
-        return out_of_memory(b);
+        return gt_plan_no_memory(b);
     uint32_t at = 0;
+    b->cause = GT_CAUSE_CONTROL;
     for (uint32_t k = 0; k < node->input_count; k++, at++) {
         inputs[at] = GT_NO_SLOT;
         if (node->inputs[k] != GT_NONE)
-            GT_TRY(acquire(b, node->inputs[k], 0, &inputs[at]));
+            GT_TRY(gt_plan_acquire(b, node->inputs[k], 0, &inputs[at]));
     }
     for (int body = 0; body < 2; body++)
         for (uint32_t k = 0; program->bodies[body] && k < program->bodies[body]->capture_count; k++, at++)
-            GT_TRY(acquire(
+            GT_TRY(gt_plan_acquire(
                 b, program->bodies[body]->graph->values.data[program->bodies[body]->captures[k]]->captured, 0,
                 &inputs[at]));
+    b->cause = GT_CAUSE_BOUNDARY;
     for (uint32_t k = 0; k < input_count; k++)
         if (inputs[k] != GT_NO_SLOT)
-            GT_TRY(make_ready(b, inputs[k]));
+            GT_TRY(gt_plan_make_ready(b, inputs[k], 0, 0));
     for (uint32_t k = 0; k < node->output_count; k++) {
         outputs[k] = GT_NO_SLOT;
         if (node->outputs[k] != GT_NONE)
@@ -550,42 +435,35 @@ static gantry_status add_control(builder *b, uint32_t index)
     }
     for (uint32_t k = 0; k < input_count; k++)
         if (inputs[k] != GT_NO_SLOT)
-            use_slot(b, inputs[k]);
+            gt_plan_use_slot(b, inputs[k]);
     for (uint32_t k = 0; k < node->output_count; k++)
         if (outputs[k] != GT_NO_SLOT)
-            use_slot(b, outputs[k]);
-    return add_step(b, (gt_step){.kind = GT_STEP_CONTROL,
-                                 .value = GT_NONE,
-                                 .partition = index,
-                                 .provider = partition->provider,
-                                 .inputs = inputs,
-                                 .input_count = input_count,
-                                 .outputs = outputs,
-                                 .output_count = node->output_count,
-                                 .workspace = GT_NO_SLOT});
+            gt_plan_use_slot(b, outputs[k]);
+    return gt_plan_add_step(b, (gt_step){.kind = GT_STEP_CONTROL,
+                                         .value = GT_NONE,
+                                         .partition = index,
+                                         .provider = partition->provider,
+                                         .inputs = inputs,
+                                         .input_count = input_count,
+                                         .outputs = outputs,
+                                         .output_count = node->output_count,
+                                         .workspace = GT_NO_SLOT});
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* The slot that graph output k is best copied from: where it is wanted, on the host, or on another device. */
-static gantry_status delivery_source(builder *b, uint32_t value, uint32_t wanted, bool true_size,
+/* The slot that graph output k is best copied from. A true size is known only once the value is on the host.
+ */
+static gantry_status delivery_source(gt_plan_builder *b, uint32_t value, uint32_t wanted, bool true_size,
                                      uint32_t *out_source)
 {
-    uint32_t source = *where(b, value, wanted);
-    for (uint32_t d = 0; d < b->session->domain_count && source == GT_NO_SLOT; d++)
-        source = *where(b, value, d);
-    if (source == GT_NO_SLOT)
-        GT_TRY(outside_slot(b, value, &source));
-    uint32_t domain = b->slots.data[source].domain;
-    if (domain != 0 && domain != wanted && (wanted != 0 || true_size))
-        GT_TRY(acquire(b, value, 0, &source));
-    *out_source = source;
-    return GANTRY_OK;
+    return true_size ? gt_plan_acquire(b, value, 0, out_source)
+                     : gt_plan_source(b, value, wanted, out_source);
 }
 
 /* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the
  * caller's buffer. */
-static gantry_status deliver(builder *b, uint32_t k)
+static gantry_status deliver(gt_plan_builder *b, uint32_t k)
 {
     uint32_t value = b->graph->outputs.data[k], wanted = output_domain(b, k), source, target;
     const gt_plan_shape *shape = &b->plan->shapes[value];
@@ -600,14 +478,14 @@ static gantry_status deliver(builder *b, uint32_t k)
         return GANTRY_OK;
     size_t bytes = gt_plan_value_bytes(b->plan, value);
     gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .domain = wanted, .value = value, .bytes = bytes};
-    bool first = *where(b, value, wanted) == GT_NO_SLOT;
-    GT_TRY(add_slot(b, slot, &target));
+    bool first = *gt_plan_where(b, value, wanted) == GT_NO_SLOT;
+    GT_TRY(gt_plan_add_slot(b, slot, &target));
     if (first)
-        *where(b, value, wanted) = target;
-    return add_transfer(b, value, source, target, bytes, true_size);
+        *gt_plan_where(b, value, wanted) = target;
+    return gt_plan_add_transfer(b, value, source, target, bytes, true_size);
 }
 
-static gantry_status deliver_outputs(builder *b)
+static gantry_status deliver_outputs(gt_plan_builder *b)
 {
     for (uint32_t k = 0; k < b->graph->outputs.count; k++)
         if (gt_variant_output_segment(b->variant, k) == b->plan->segment)
@@ -616,76 +494,28 @@ static gantry_status deliver_outputs(builder *b)
 }
 
 /* What the next segments' sizes depend on has to be on the host, and stay. */
-static gantry_status fetch_results(builder *b)
+static gantry_status fetch_results(gt_plan_builder *b)
 {
     b->plan->result_slots = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, b->segment->result_count);
     if (!b->plan->result_slots)
-        return out_of_memory(b);
+        return gt_plan_no_memory(b);
     for (uint32_t k = 0; k < b->segment->result_count; k++) {
         const gt_result_symbol *result = &b->segment->results[k];
         uint32_t *slot = &b->plan->result_slots[k];
         *slot = GT_NO_SLOT;
         if (!result->element)
             continue;
-        GT_TRY(acquire(b, result->value, 0, slot));
+        b->cause = GT_CAUSE_KNOWN;
+        GT_TRY(gt_plan_acquire(b, result->value, 0, slot));
+        b->cause = GT_CAUSE_BOUNDARY;
         b->drafts.data[b->drafts.data[*slot].root].last = UINT32_MAX;
     }
     return GANTRY_OK;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static gantry_status plan_domain(builder *b, uint32_t domain)
-{
-    uint32_t count = 0, at = 0;
-    for (uint32_t k = 0; k < b->slots.count; k++)
-        count += b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-                 b->drafts.data[k].root == k;
-    if (!count)
-        return GANTRY_OK;
-    size_t *bytes = GT_NEW_ARRAY(b->allocator, size_t, count),
-           *offsets = GT_NEW_ARRAY(b->allocator, size_t, count);
-    uint32_t *first = GT_NEW_ARRAY(b->allocator, uint32_t, count),
-             *last = GT_NEW_ARRAY(b->allocator, uint32_t, count);
-    gantry_status status = bytes && offsets && first && last ? GANTRY_OK : out_of_memory(b);
-    for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
-        if (b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-            b->drafts.data[k].root == k) {
-            bytes[at] = b->slots.data[k].bytes;
-            first[at] = b->drafts.data[k].first;
-            last[at++] = b->drafts.data[k].last;
-        }
-    if (status == GANTRY_OK)
-        status = gt_plan_intervals(b->allocator, count, bytes, first, last, offsets,
-                                   &b->plan->arena_bytes[domain], b->err);
-    at = 0;
-    for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
-        if (b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-            b->drafts.data[k].root == k)
-            b->slots.data[k].offset_bytes = offsets[at++];
-    gt_free(b->allocator, bytes);
-    gt_free(b->allocator, offsets);
-    gt_free(b->allocator, first);
-    gt_free(b->allocator, last);
-    return status;
-}
-
-static gantry_status plan_memory(builder *b)
-{
-    b->plan->arena_bytes = GT_ARENA_ARRAY(&b->plan->arena, size_t, b->session->domain_count);
-    if (!b->plan->arena_bytes)
-        return out_of_memory(b);
-    for (uint32_t d = 0; d < b->session->domain_count; d++)
-        GT_TRY(plan_domain(b, d));
-    for (uint32_t k = 0; k < b->slots.count; k++)
-        if (b->slots.data[k].kind == GT_SLOT_ARENA && b->drafts.data[k].root != k)
-            b->slots.data[k].offset_bytes += b->slots.data[b->drafts.data[k].root].offset_bytes;
-    return GANTRY_OK;
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static gantry_status build_steps(builder *b)
+static gantry_status build_steps(gt_plan_builder *b)
 {
     const gt_shaped_slot *shaped = b->plan->shaped;
     for (uint32_t p = b->segment->first_partition;
@@ -697,10 +527,24 @@ static gantry_status build_steps(builder *b)
     }
     GT_TRY(deliver_outputs(b));
     GT_TRY(fetch_results(b));
-    for (uint32_t d = 1; d < b->session->domain_count; d++)
-        if (b->busy[d])
-            GT_TRY(add_wait(b, d));
-    return plan_memory(b);
+    GT_TRY(gt_plan_finish(b));
+    return gt_plan_layout(b);
+}
+
+/* What the plan is, in its own memory. */
+static gantry_status keep(gt_plan_builder *b)
+{
+    gt_plan *plan = b->plan;
+    uint32_t *domains = GT_ARENA_ARRAY(&plan->arena, uint32_t, b->events.count + 1);
+    plan->slot_count = b->slots.count;
+    plan->step_count = b->steps.count;
+    plan->event_count = b->events.count;
+    plan->slots = gt_arena_copy(&plan->arena, b->slots.data, b->slots.count * sizeof *b->slots.data);
+    plan->steps = gt_arena_copy(&plan->arena, b->steps.data, b->steps.count * sizeof *b->steps.data);
+    plan->event_domains = domains;
+    for (uint32_t k = 0; domains && k < b->events.count; k++)
+        domains[k] = b->events.data[k].domain;
+    return plan->slots && plan->steps && domains ? GANTRY_OK : gt_plan_no_memory(b);
 }
 
 /* Few plans need fewer; more are made room for as they come. */
@@ -710,39 +554,32 @@ gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_
 {
     const gt_variant *variant = plan->variant;
     gantry_session *session = variant->session;
-    builder b = {.plan = plan,
-                 .variant = variant,
-                 .graph = variant->graph,
-                 .segment = &variant->segments[plan->segment],
-                 .session = session,
-                 .allocator = session->allocator,
-                 .bind_data = bind_data,
-                 .err = err};
+    gt_plan_builder b = {.plan = plan,
+                         .variant = variant,
+                         .graph = variant->graph,
+                         .segment = &variant->segments[plan->segment],
+                         .session = session,
+                         .allocator = session->allocator,
+                         .bind_data = bind_data,
+                         .err = err};
     size_t cells = (size_t)variant->graph->values.count * session->domain_count;
     b.where = GT_NEW_ARRAY(b.allocator, uint32_t, cells + 1);
-    b.wait_serial = GT_NEW_ARRAY(b.allocator, uint32_t, session->domain_count);
-    b.busy = GT_NEW_ARRAY(b.allocator, bool, session->domain_count);
-    bool ready = b.where && b.wait_serial && b.busy && gt_vec_reserve(b.allocator, &b.slots, FIRST_SLOTS) &&
+    b.home = GT_NEW_ARRAY(b.allocator, uint32_t, (size_t)variant->graph->values.count + 1);
+    bool ready = b.where && b.home && gt_vec_reserve(b.allocator, &b.slots, FIRST_SLOTS) &&
                  gt_vec_reserve(b.allocator, &b.drafts, FIRST_SLOTS);
-    gantry_status status = ready ? GANTRY_OK : out_of_memory(&b);
+    gantry_status status = ready ? gt_plan_order_create(&b) : gt_plan_no_memory(&b);
     if (status == GANTRY_OK) {
         memset(b.where, 0xff, cells * sizeof *b.where);
+        memset(b.home, 0xff, variant->graph->values.count * sizeof *b.home);
         status = build_steps(&b);
     }
-    if (status == GANTRY_OK) {
-        plan->slot_count = b.slots.count;
-        plan->step_count = b.steps.count;
-        plan->slots = gt_arena_copy(&plan->arena, b.slots.data, b.slots.count * sizeof *b.slots.data);
-        plan->steps = gt_arena_copy(&plan->arena, b.steps.data, b.steps.count * sizeof *b.steps.data);
-        if (!plan->slots || !plan->steps)
-            status = out_of_memory(&b);
-    }
+    if (status == GANTRY_OK)
+        status = keep(&b);
+    gt_plan_order_destroy(&b);
     gt_vec_free(b.allocator, &b.slots);
     gt_vec_free(b.allocator, &b.drafts);
     gt_vec_free(b.allocator, &b.steps);
-    gt_vec_free(b.allocator, &b.sources);
     gt_free(b.allocator, b.where);
-    gt_free(b.allocator, b.wait_serial);
-    gt_free(b.allocator, b.busy);
+    gt_free(b.allocator, b.home);
     return status;
 }

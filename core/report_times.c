@@ -91,13 +91,15 @@ typedef enum run_class {
     CLASS_COPY,
     CLASS_CONVERT,
     CLASS_WAIT,
+    CLASS_ORDER,
     CLASS_CONTROL,
     CLASS_MEASURING,
     CLASS_COUNT
 } run_class;
 
-static const char *const CLASS_NAMES[CLASS_COUNT] = {"bind",    "host_compute", "launch",       "copy_calls",
-                                                     "convert", "wait",         "control_flow", "measuring"};
+static const char *const CLASS_NAMES[CLASS_COUNT] = {"bind",         "host_compute", "launch",
+                                                     "copy_calls",   "convert",      "wait",
+                                                     "order_queues", "control_flow", "measuring"};
 
 typedef struct run_sums {
     double ns[CLASS_COUNT];
@@ -115,6 +117,9 @@ static run_class class_of(const gt_step *step)
         return CLASS_CONVERT;
     case GT_STEP_WAIT:
         return CLASS_WAIT;
+    case GT_STEP_RECORD:
+    case GT_STEP_ORDER:
+        return CLASS_ORDER;
     case GT_STEP_CONTROL:
         break;
     }
@@ -155,7 +160,8 @@ static json_t *device_of(const gt_report_scope *scope, uint32_t domain)
             const gt_plan_state *state = frame->states.data[s];
             for (uint32_t k = 0; gt_report_ran(state, frame) && k < state->plan->step_count; k++) {
                 const gt_step *step = &state->plan->steps[k];
-                if (step->domain != domain || step->kind == GT_STEP_WAIT || step->kind == GT_STEP_CONTROL)
+                if (step->domain != domain || step->kind == GT_STEP_WAIT || step->kind == GT_STEP_CONTROL ||
+                    step->kind == GT_STEP_RECORD || step->kind == GT_STEP_ORDER)
                     continue;
                 bool copy = step->kind == GT_STEP_TRANSFER;
                 *(copy ? &copies : &kernels) += gt_report_step_ns(frame, state, k);

@@ -34,11 +34,14 @@ static gantry_status open_queues(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
     run->queues = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
-    if (!run->queues)
+    run->copiers = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
+    if (!run->queues || !run->copiers)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t d = 1; d < session->domain_count; d++) {
         const gantry_domain *table = session->domains[d].entry->table;
         GT_TRY(table->queue_open(table->self, &run->queues[d], err));
+        if (session->domains[d].copy_queue)
+            GT_TRY(table->queue_open(table->self, &run->copiers[d], err));
     }
     return GANTRY_OK;
 }
@@ -77,6 +80,14 @@ gantry_status gantry_run_create(gantry_session *session, gantry_run **out_run, g
     return GANTRY_OK;
 }
 
+static void close_queues(gantry_session *session, gantry_queue **queues)
+{
+    for (uint32_t d = 1; queues && d < session->domain_count; d++)
+        if (queues[d])
+            session->domains[d].entry->table->queue_close(session->domains[d].entry->table->self, queues[d]);
+    gt_free(session->allocator, queues);
+}
+
 void gantry_run_destroy(gantry_run **inout_run)
 {
     if (!inout_run || !*inout_run)
@@ -86,12 +97,8 @@ void gantry_run_destroy(gantry_run **inout_run)
     gantry_run_cancel(run);
     gt_worker_destroy(&run->worker, session->allocator);
     gt_frame_destroy(&run->root);
-    for (uint32_t d = 1; run->queues && d < session->domain_count; d++) {
-        const gantry_domain *table = session->domains[d].entry->table;
-        if (run->queues[d])
-            table->queue_close(table->self, run->queues[d]);
-    }
-    gt_free(session->allocator, run->queues);
+    close_queues(session, run->copiers);
+    close_queues(session, run->queues);
     gt_free(session->allocator, run->inputs);
     gt_free(session->allocator, run->symbols);
     gt_env_free(session->allocator, &run->env);

@@ -49,6 +49,7 @@ struct gantry_run {
     gt_run_symbol *symbols;
     bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
     gantry_queue **queues;  /* by session domain; NULL for the host */
+    gantry_queue **copiers; /* the same: the second queue of a domain that has one */
     volatile int stop;      /* polled by kernels */
     atomic_int stop_reason; /* a gantry_status */
     atomic_bool executing;
@@ -65,6 +66,11 @@ struct gantry_run {
     gt_worker *worker;
     gt_numeric numeric; /* with the option numeric_check only */
 };
+
+static inline gantry_queue *gt_run_queue(const gantry_run *run, uint32_t domain, uint32_t queue)
+{
+    return queue == GT_QUEUE_COPY ? run->copiers[domain] : run->queues[domain];
+}
 
 /* Brings env up to date with what is bound; in a steady run only elements are read. */
 gantry_status gt_run_read_symbols(gantry_run *run, gantry_error *err);

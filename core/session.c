@@ -93,7 +93,7 @@ static uint32_t session_domain(gantry_session *session, gt_domain_entry *entry)
     for (uint32_t k = 0; k < session->domain_count; k++)
         if (session->domains[k].entry == entry)
             return k;
-    session->domains[session->domain_count] = (gt_session_domain){entry->info.name, entry};
+    session->domains[session->domain_count] = (gt_session_domain){.name = entry->info.name, .entry = entry};
     return session->domain_count++;
 }
 
@@ -123,6 +123,7 @@ static gantry_status find_providers(gantry_session *session, gantry_error *err)
                            provider->entry ? provider->entry->detail : "no provider of that name is loaded");
     }
     session->evaluator = runtime->cpu;
+    gt_session_link_domains(session);
     return GANTRY_OK;
 }
 

@@ -19,6 +19,8 @@ typedef struct gt_session_provider {
 typedef struct gt_session_domain {
     const char *name;
     gt_domain_entry *entry;
+    uint64_t peers;  /* a bit for each session domain that it can copy from without the host */
+    bool copy_queue; /* what comes into it is copied on a queue of its own, ordered by events */
 } gt_session_domain;
 
 typedef struct gt_phase {
@@ -83,6 +85,10 @@ typedef struct gt_file_rules {
 gantry_status gt_session_open_for_file(gantry_runtime *runtime, const char *path,
                                        const gantry_options *options, const gt_file_rules *rules,
                                        gantry_session **out_session, gantry_error *err);
+
+/* Asks the session's domains which of them can copy from each other, and which have queues and events enough
+ * to copy beside their kernels (session_domains.c). */
+void gt_session_link_domains(gantry_session *session);
 
 /* Adds a phase to the account of creation. */
 void gt_session_phase(gantry_session *session, const char *name, uint64_t since_ns);

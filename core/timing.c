@@ -37,7 +37,8 @@ static gantry_status make_kernel_room(gt_plan_state *state, const gt_step *step,
 /* A wait is the host's time; it has no work of its own on the queue. */
 static bool has_queue_work(const gt_step *step)
 {
-    return step->domain != 0 && step->kind != GT_STEP_WAIT && step->kind != GT_STEP_CONTROL;
+    return step->domain != 0 &&
+           (step->kind == GT_STEP_RUN || step->kind == GT_STEP_TRANSFER || step->kind == GT_STEP_CONVERT);
 }
 
 gantry_status gt_timing_create(gt_frame *frame, gt_plan_state *state, gantry_error *err)
@@ -103,10 +104,10 @@ void gt_timing_reset(gt_frame *frame, gt_plan_state *state)
     frame->run->stamps += 2;
 }
 
-static gantry_status record(gt_frame *frame, uint32_t domain, gantry_event *event, gantry_error *err)
+static gantry_status record(gt_frame *frame, const gt_step *step, gantry_event *event, gantry_error *err)
 {
-    const gantry_domain *table = frame->run->session->domains[domain].entry->table;
-    return table->event_record(table->self, frame->run->queues[domain], event, err);
+    const gantry_domain *table = frame->run->session->domains[step->domain].entry->table;
+    return table->event_record(table->self, gt_run_queue(frame->run, step->domain, step->queue), event, err);
 }
 
 gantry_status gt_timing_begin(gt_frame *frame, gt_plan_state *state, uint32_t index, gantry_error *err)
@@ -115,7 +116,7 @@ gantry_status gt_timing_begin(gt_frame *frame, gt_plan_state *state, uint32_t in
     time->event_count = 0;
     if (time->from) {
         uint64_t begin = gt_now_ns();
-        GT_TRY(record(frame, state->plan->steps[index].domain, time->from, err));
+        GT_TRY(record(frame, &state->plan->steps[index], time->from, err));
         frame->measuring_ns += (double)(gt_now_ns() - begin);
         frame->run->stamps += 2;
     }
@@ -131,14 +132,14 @@ gantry_status gt_timing_end(gt_frame *frame, gt_plan_state *state, uint32_t inde
     uint64_t end = gt_now_ns();
     double measuring = 0;
     if (time->to) {
-        GT_TRY(record(frame, step->domain, time->to, err));
+        GT_TRY(record(frame, step, time->to, err));
         measuring = (double)(gt_now_ns() - end);
         frame->measuring_ns += measuring;
         frame->run->stamps++;
     }
     if (fenced) {
         const gantry_domain *table = frame->run->session->domains[step->domain].entry->table;
-        GT_TRY(table->queue_sync(table->self, frame->run->queues[step->domain], err));
+        GT_TRY(table->queue_sync(table->self, gt_run_queue(frame->run, step->domain, step->queue), err));
         end = gt_now_ns();
     } else {
         measuring = 0;

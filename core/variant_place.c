@@ -73,7 +73,8 @@ static void describe_domains(const gantry_session *session, gt_place_domain *dom
         domains[k] =
             (gt_place_domain){session->domains[k].name,   info->to_device_ns,
                               info->to_host_ns,           info->to_device_bytes_per_ns,
-                              info->to_host_bytes_per_ns, info->cost_source ? info->cost_source : 'a'};
+                              info->to_host_bytes_per_ns, info->cost_source ? info->cost_source : 'a',
+                              session->domains[k].peers};
     }
 }
 

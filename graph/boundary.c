@@ -84,12 +84,13 @@ static void find_targets(boundary_list *list, uint32_t value_id, uint32_t source
             want(&list->targets[d], GT_NONE, differs(placer, value, GT_NONE));
 }
 
-/* Between devices a value passes the host: paid once when the host wants it too. */
+/* Between devices that are no peers a value passes the host: paid once when the host wants it too. */
 static double price(const boundary_list *list, uint32_t source, uint32_t domain, double bytes)
 {
     if (source == domain)
         return 2 * bytes / ASSUMED_CONVERT_BYTES_PER_NS;
-    if (source != 0 && domain != 0 && list->targets[0].wanted)
+    if (source != 0 && domain != 0 && list->targets[0].wanted &&
+        !gt_cost_are_peers(list->placer, source, domain))
         return gt_cost_move_ns(list->placer, 0, domain, bytes);
     return gt_cost_move_ns(list->placer, source, domain, bytes);
 }

@@ -22,11 +22,14 @@ typedef struct gt_place_provider {
     void *self;
 } gt_place_provider;
 
-/* Cost of moving bytes between the host and a domain: latency + bytes / bandwidth (0: not known, no time). */
+/* Cost of moving bytes between the host and a domain: latency + bytes / bandwidth (0: not known, no time).
+ * Between two devices bytes pass the host, which costs both ways; from a peer they come at once, at the larger
+ * latency and the smaller bandwidth of the two. */
 typedef struct gt_place_domain {
     const char *name;
     double to_device_ns, to_host_ns, to_device_bytes_per_ns, to_host_bytes_per_ns;
     char cost_source; /* 'm', 'a', 'e' */
+    uint64_t peers;   /* a bit for each domain from which bytes come without the host */
 } gt_place_domain;
 
 typedef struct gt_pin {

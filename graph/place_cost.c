@@ -53,12 +53,30 @@ static double to_device_ns(const gt_placer *placer, uint32_t domain, double byte
     return domain == 0 ? 0 : leg_ns(d->to_device_ns, d->to_device_bytes_per_ns, bytes);
 }
 
-double gt_cost_move_ns(const gt_placer *placer, uint32_t source, uint32_t target, double bytes)
+static double peer_ns(const gt_placer *placer, uint32_t source, uint32_t target, double bytes)
 {
-    return source == target ? 0 : to_host_ns(placer, source, bytes) + to_device_ns(placer, target, bytes);
+    const gt_place_domain *from = &placer->domains[source], *to = &placer->domains[target];
+    double latency = from->to_host_ns > to->to_device_ns ? from->to_host_ns : to->to_device_ns;
+    double a = from->to_host_bytes_per_ns, b = to->to_device_bytes_per_ns;
+    return leg_ns(latency, a > 0 && (b <= 0 || a < b) ? a : b, bytes);
 }
 
-/* Moving one value from source to every domain with readers; between devices it passes the host once. */
+bool gt_cost_are_peers(const gt_placer *placer, uint32_t source, uint32_t target)
+{
+    return source && target && placer->domains[target].peers >> source & 1;
+}
+
+double gt_cost_move_ns(const gt_placer *placer, uint32_t source, uint32_t target, double bytes)
+{
+    if (source == target)
+        return 0;
+    return gt_cost_are_peers(placer, source, target)
+               ? peer_ns(placer, source, target, bytes)
+               : to_host_ns(placer, source, bytes) + to_device_ns(placer, target, bytes);
+}
+
+/* Moving one value from source to every domain with readers; between devices that are no peers it passes the
+ * host once. */
 static double value_moves_ns(const gt_placer *placer, uint32_t source, const uint32_t *readers, double bytes)
 {
     double ns = 0;
@@ -66,8 +84,9 @@ static double value_moves_ns(const gt_placer *placer, uint32_t source, const uin
     for (uint32_t d = 0; d < placer->domain_count; d++) {
         if (d == source || !readers[d])
             continue;
-        leaves = true;
-        ns += to_device_ns(placer, d, bytes);
+        bool peer = gt_cost_are_peers(placer, source, d);
+        leaves |= !peer;
+        ns += peer ? peer_ns(placer, source, d, bytes) : to_device_ns(placer, d, bytes);
     }
     return leaves ? ns + to_host_ns(placer, source, bytes) : ns;
 }

@@ -110,6 +110,7 @@ uint32_t gt_edges_output_domain(const gt_placer *placer, uint32_t output);
 bool gt_edges_is_known(const gt_graph *graph, uint32_t value);
 
 /* place_cost.c */
+bool gt_cost_are_peers(const gt_placer *placer, uint32_t source, uint32_t target);
 double gt_cost_move_ns(const gt_placer *placer, uint32_t source, uint32_t target, double bytes);
 gantry_status gt_cost_demote(gt_placer *placer, gantry_error *err);
 gantry_status gt_cost_totals(gt_placer *placer, gantry_error *err);

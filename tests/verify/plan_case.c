@@ -53,11 +53,13 @@ static void make_domains(test_case *c)
     c->session.domain_count = 1 + random_below(&c->random, MAX_DOMAINS);
     c->session.domains = c->domains;
     snprintf(c->host.info.name, sizeof c->host.info.name, "host");
-    c->domains[0] = (gt_session_domain){c->host.info.name, &c->host};
+    c->domains[0] = (gt_session_domain){.name = c->host.info.name, .entry = &c->host};
     for (uint32_t d = 1; d < c->session.domain_count; d++) {
         stub_domain_init(&c->devices[d], d, &c->random);
-        c->domains[d] = (gt_session_domain){c->devices[d].entry.info.name, &c->devices[d].entry};
+        c->domains[d] =
+            (gt_session_domain){.name = c->devices[d].entry.info.name, .entry = &c->devices[d].entry};
     }
+    gt_session_link_domains(&c->session);
 }
 
 static void make_providers(test_case *c)
@@ -211,7 +213,8 @@ static bool check_placement(test_case *c, const gt_variant *variant, gantry_stat
                                        info->to_host_ns,
                                        info->to_device_bytes_per_ns,
                                        info->to_host_bytes_per_ns,
-                                       'a'};
+                                       'a',
+                                       c->session.domains[d].peers};
     }
     placement_question question = {variant->graph,          providers, c->session.provider_count, domains,
                                    c->session.domain_count, &options};
@@ -225,11 +228,18 @@ static bool check_placement(test_case *c, const gt_variant *variant, gantry_stat
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+static void count_step(plan_tally *counts, const gt_step *step)
+{
+    counts->steps[step->kind]++;
+    counts->peers += step->kind == GT_STEP_TRANSFER && step->path == GT_PATH_PEER;
+    counts->copied_beside += step->kind == GT_STEP_TRANSFER && step->queue == GT_QUEUE_COPY;
+}
+
 static void count_plan(plan_tally *counts, const gt_plan *plan)
 {
     counts->plans++;
     for (uint32_t k = 0; k < plan->step_count; k++)
-        counts->steps[plan->steps[k].kind]++;
+        count_step(counts, &plan->steps[k]);
     for (uint32_t k = 0; k < plan->shaped_count; k++)
         for (uint32_t o = 0; plan->shaped[k].info.output_plans &&
                              o < plan->variant->placement->partitions[plan->shaped[k].partition].output_count;
@@ -291,14 +301,16 @@ static void print_slots(const gt_plan *plan, const char *what, uint32_t count, c
 /* For whoever looks into a failure. */
 static void print_plan(const gt_plan *plan)
 {
-    static const char *const kinds[] = {"transfer", "convert", "run", "wait", "control"};
+    static const char *const kinds[] = {"transfer", "convert", "run", "wait", "control", "record", "order"};
     printf("plan of segment %u\n", plan->segment);
     for (uint32_t k = 0; k < plan->step_count; k++) {
         const gt_step *step = &plan->steps[k];
-        printf("  %u %s, domain %u:", k, kinds[step->kind], step->domain);
+        printf("  %u %s, domain %u queue %u:", k, kinds[step->kind], step->domain, step->queue);
         if (step->kind == GT_STEP_TRANSFER || step->kind == GT_STEP_CONVERT) {
             print_slots(plan, "", 1, &step->source);
             print_slots(plan, " ->", 1, &step->target);
+        } else if (step->kind == GT_STEP_RECORD || step->kind == GT_STEP_ORDER) {
+            printf(" event %u", step->event);
         } else if (step->kind != GT_STEP_WAIT) {
             const gt_partition *partition = &plan->variant->placement->partitions[step->partition];
             for (uint32_t n = 0; n < partition->node_count; n++)

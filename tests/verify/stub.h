@@ -47,7 +47,9 @@ typedef struct stub_domain {
     gantry_domain table;
     gt_domain_entry entry;
     random_source random;
-    bool broken; /* some access was outside of its block */
+    uint32_t index;
+    uint32_t peers; /* a bit for each domain that it can copy from */
+    bool broken;    /* some access was outside of its block */
     uint32_t alive;
 } stub_domain;
 

@@ -18,6 +18,13 @@ struct gantry_queue {
     stub_domain *domain;
     work *pending;
     uint32_t count, capacity, done;
+    bool working;
+    uint64_t before; /* how much work was done before pending[0] */
+};
+
+struct gantry_event {
+    gantry_queue *queue;
+    uint64_t work; /* of the queue, so much of it has to be done */
 };
 
 static void *need(void *memory)
@@ -68,13 +75,18 @@ static void device_free(void *self, void *handle, gantry_memory_kind kind)
 
 static void work_off(gantry_queue *queue, uint32_t until)
 {
-    for (; queue->done < until; queue->done++) {
-        work *w = &queue->pending[queue->done];
-        w->fn(w->arg);
-        free(w->arg);
+    bool outer = !queue->working; /* a wait for another queue may lead back here */
+    queue->working = true;
+    while (queue->done < until) {
+        work w = queue->pending[queue->done++];
+        w.fn(w.arg);
+        free(w.arg);
     }
-    if (queue->done == queue->count)
+    queue->working = !outer;
+    if (outer && queue->done == queue->count) {
+        queue->before += queue->count;
         queue->done = queue->count = 0;
+    }
 }
 
 void stub_enqueue(gantry_queue *queue, stub_work_fn fn, void *arg)
@@ -115,6 +127,50 @@ static void queue_close(void *self, gantry_queue *queue)
     free(queue);
 }
 
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static gantry_status event_create(void *self, gantry_event **out_event, gantry_error *err)
+{
+    stub_domain *domain = self;
+    *out_event = need(calloc(1, sizeof **out_event));
+    domain->alive++;
+    return GANTRY_OK;
+}
+
+static void event_destroy(void *self, gantry_event *event)
+{
+    stub_domain *domain = self;
+    free(event);
+    domain->alive--;
+}
+
+static gantry_status event_record(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
+{
+    *event = (gantry_event){queue, queue->before + queue->count};
+    return GANTRY_OK;
+}
+
+static void do_wait(void *arg)
+{
+    const gantry_event *e = arg;
+    if (e->queue && e->work > e->queue->before)
+        work_off(e->queue, (uint32_t)(e->work - e->queue->before));
+}
+
+static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
+{
+    gantry_event *e = need(malloc(sizeof *e));
+    *e = *event;
+    stub_enqueue(queue, do_wait, e);
+    return GANTRY_OK;
+}
+
+static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
+{
+    do_wait(event);
+    return GANTRY_OK;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 typedef struct copy_work {
@@ -122,6 +178,7 @@ typedef struct copy_work {
     gantry_copy_kind kind;
     gantry_buffer target, source;
     size_t bytes;
+    stub_domain *peer; /* whose the source is; NULL: the domain's own, or the host's */
 } copy_work;
 
 static void do_copy(void *arg)
@@ -130,7 +187,10 @@ static void do_copy(void *arg)
     if (!c->bytes)
         return;
     uint8_t *target = stub_bytes(c->kind == GANTRY_COPY_TO_HOST ? NULL : c->domain, c->target, c->bytes);
-    uint8_t *source = stub_bytes(c->kind == GANTRY_COPY_TO_DEVICE ? NULL : c->domain, c->source, c->bytes);
+    uint8_t *source = stub_bytes(c->peer                            ? c->peer
+                                 : c->kind == GANTRY_COPY_TO_DEVICE ? NULL
+                                                                    : c->domain,
+                                 c->source, c->bytes);
     if (target && source)
         memmove(target, source, c->bytes);
 }
@@ -139,7 +199,24 @@ static gantry_status device_copy(void *self, gantry_queue *queue, gantry_copy_ki
                                  gantry_buffer source, size_t bytes, gantry_error *err)
 {
     copy_work *c = need(malloc(sizeof *c));
-    *c = (copy_work){self, kind, target, source, bytes};
+    *c = (copy_work){self, kind, target, source, bytes, NULL};
+    stub_enqueue(queue, do_copy, c);
+    return GANTRY_OK;
+}
+
+/* Some can copy from some others, and always answer the same. */
+static int is_peer(void *self, const char *other_name, const gantry_domain *other)
+{
+    const stub_domain *domain = self, *source = other->self;
+    return domain->peers >> source->index & 1;
+}
+
+static gantry_status copy_from_peer(void *self, gantry_queue *queue, const gantry_domain *other,
+                                    gantry_buffer target, gantry_buffer source, size_t bytes,
+                                    gantry_error *err)
+{
+    copy_work *c = need(malloc(sizeof *c));
+    *c = (copy_work){self, GANTRY_COPY_INSIDE, target, source, bytes, other->self};
     stub_enqueue(queue, do_copy, c);
     return GANTRY_OK;
 }
@@ -161,7 +238,20 @@ void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random
                                       .queue_open = queue_open,
                                       .queue_close = queue_close,
                                       .queue_sync = queue_sync,
-                                      .copy = device_copy}};
+                                      .copy = device_copy},
+                            .index = index,
+                            .peers = random_chance(random, 50) ? random_below(random, 8) : 0};
+    if (random_chance(random, 60)) {
+        domain->table.event_create = event_create;
+        domain->table.event_destroy = event_destroy;
+        domain->table.event_record = event_record;
+        domain->table.event_wait = event_wait;
+        domain->table.event_sync = event_sync;
+    }
+    if (domain->peers) {
+        domain->table.peer = is_peer;
+        domain->table.copy_from_peer = copy_from_peer;
+    }
     gantry_domain_info *info = &domain->entry.info;
     *info = (gantry_domain_info){.struct_bytes = sizeof *info,
                                  .alignment = 64,
@@ -170,7 +260,8 @@ void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random
                                  .to_host_ns = random_below(random, 2000),
                                  .to_device_bytes_per_ns = random_below(random, 3) * 0.5,
                                  .to_host_bytes_per_ns = random_below(random, 3) * 0.5,
-                                 .cost_source = 'a'};
+                                 .cost_source = 'a',
+                                 .queue_count = random_below(random, 3)};
     snprintf(info->name, sizeof info->name, "stub:%u", index);
     domain->entry.table = &domain->table;
 }

@@ -192,28 +192,7 @@ bool verify_slot(verifier *v, uint32_t index, uint32_t value, uint32_t domain, s
     return true;
 }
 
-/* Host memory that a queue other than `queue` (0: the host itself) may still touch. */
-static bool settled(verifier *v, const range *r, uint32_t queue, bool writes, const char *what)
-{
-    for (uint32_t k = 0; r->domain == 0 && k < v->flights.count; k++) {
-        const flight *f = &v->flights.data[k];
-        range other = {f->space, f->begin, f->end, 0};
-        CHECK(f->queue == queue || !verify_overlaps(r, &other) || !(writes || f->writes),
-              "%s is %s while the queue of domain %u may still %s it", what, writes ? "overwritten" : "read",
-              f->queue, f->writes ? "write" : "read");
-    }
-    return true;
-}
-
-void verify_flight(verifier *v, const range *r, uint32_t queue, bool writes)
-{
-    flight f = {r->space, r->begin, r->end, queue, writes};
-    if (r->domain == 0 && queue && !gt_vec_push(&v->allocator, &v->flights, f))
-        abort();
-}
-
-/* A step of `queue` reads a value. */
-bool verify_read(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t queue)
+bool verify_read(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t actor)
 {
     uint32_t root = value, other = GT_NONE;
     size_t at;
@@ -228,17 +207,17 @@ bool verify_read(verifier *v, const range *r, uint32_t value, uint32_t tag, uint
           other == GT_NONE ? "nothing"
           : other == root  ? "another part or format of it"
                            : verify_name(v, other));
-    return settled(v, r, queue, false, verify_name(v, value));
+    return verify_settled(v, r, actor, false, verify_name(v, value));
 }
 
-/* A step of `queue` writes; value GT_NONE: scratch. */
-bool verify_write(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t queue)
+/* Value GT_NONE: scratch. */
+bool verify_write(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t actor)
 {
     space *s = &v->spaces.data[r->space];
     CHECK(s->kind == GT_SLOT_ARENA || s->kind == GT_SLOT_OUTPUT || s->kind == GT_SLOT_CARRY,
           "%s is written over %s", verify_name(v, value),
           s->kind == GT_SLOT_INPUT ? "an input" : "what is known at bind");
-    if (!settled(v, r, queue, true, verify_name(v, value)))
+    if (!verify_settled(v, r, actor, true, verify_name(v, value)))
         return false;
     if (s->kind == GT_SLOT_OUTPUT && r->begin == 0 && value != GT_NONE)
         v->delivered[s->index]++;

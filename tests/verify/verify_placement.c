@@ -439,6 +439,15 @@ static bool check_boundaries(const verifier *v)
 
 /* ---- totals ---------------------------------------------------------------------------------- */
 
+/* At the latency of the slower and the bandwidth of the smaller of the two legs it replaces. */
+static double peer_copy(const gt_place_domain *from, const gt_place_domain *to, double bytes)
+{
+    double bandwidth = from->to_host_bytes_per_ns;
+    if (bandwidth == 0 || (to->to_device_bytes_per_ns != 0 && to->to_device_bytes_per_ns < bandwidth))
+        bandwidth = to->to_device_bytes_per_ns;
+    return leg(fmax(from->to_host_ns, to->to_device_ns), bandwidth, bytes);
+}
+
 /* What moving one value costs when each node n is in domain node_domain[n]. */
 static double moves_of(const verifier *v, uint32_t value, const uint32_t *node_domain)
 {
@@ -457,6 +466,10 @@ static double moves_of(const verifier *v, uint32_t value, const uint32_t *node_d
             wanted |= v->graph->outputs.data[k] == value && output_domain(v, k) == d;
         if (!wanted || d == source)
             continue;
+        if (source != 0 && d != 0 && v->q->domains[d].peers >> source & 1) {
+            ns += peer_copy(&v->q->domains[source], &v->q->domains[d], bytes);
+            continue;
+        }
         leaves = true;
         if (d != 0)
             ns += leg(v->q->domains[d].to_device_ns, v->q->domains[d].to_device_bytes_per_ns, bytes);

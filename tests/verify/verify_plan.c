@@ -1,7 +1,7 @@
 /* A second, dumber executor: it runs plans on symbols, and knows of every byte of memory what lies there.
  *
- * - A step of a device is done only when a later WAIT on its domain says so. Until then the host may neither
- *   read what it writes nor write what it reads; steps of one queue stay in order.
+ * - Work of a queue is done for the host when a WAIT says so, and for another queue when an event does; work
+ * of one queue stays in order. Before that nobody else may read what it writes, nor write what it reads.
  * - A write puts its value over whatever lay there: a lifetime that is too short shows when somebody reads.
  * - Where the provider says that output w is input v from a byte on, the bytes of w are bytes of v.
  *
@@ -10,19 +10,10 @@
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static bool check_wait(verifier *v, const gt_step *step)
+/* Whether the host knows how large a value really is. */
+static bool is_finished(const verifier *v, uint32_t value)
 {
-    CHECK(step->domain > 0 && step->domain < v->session->domain_count, "a wait on domain %u", step->domain);
-    uint32_t kept = 0;
-    for (uint32_t k = 0; k < v->flights.count; k++)
-        if (v->flights.data[k].queue != step->domain)
-            v->flights.data[kept++] = v->flights.data[k];
-    v->flights.count = kept;
-    for (uint32_t k = 0; k < v->graph->values.count; k++)
-        if (v->unfinished[k] == step->domain)
-            v->unfinished[k] = 0;
-    v->busy[step->domain] = 0;
-    return true;
+    return v->clock[v->unfinished[value]] >= v->unfinished_op[value];
 }
 
 /* Only copies to the caller's buffers follow true sizes: all else has room for the bound. */
@@ -31,9 +22,8 @@ static bool check_true_size(verifier *v, const gt_step *step, const gt_slot *tar
     const gt_plan_shape *shape = &v->plan->shapes[step->value];
     bool open = shape->bounded || shape->dynamic;
     CHECK(open || !step->true_size, "the size of %s is known at bind", verify_name(v, step->value));
-    CHECK(!step->true_size || !v->unfinished[step->value],
-          "%s is copied by its true size, which domain %u has not reported yet", verify_name(v, step->value),
-          v->unfinished[step->value]);
+    CHECK(!step->true_size || is_finished(v, step->value),
+          "%s is copied by its true size, which nobody has reported yet", verify_name(v, step->value));
     CHECK(!open || step->true_size || target->kind != GT_SLOT_OUTPUT,
           "all %zu bytes that %s may have go to a buffer that has room for those it has", step->bytes,
           verify_name(v, step->value));
@@ -48,11 +38,14 @@ static bool check_transfer(verifier *v, const gt_step *step)
     CHECK(step->source < v->plan->slot_count && step->target < v->plan->slot_count, "slots %u and %u",
           step->source, step->target);
     const gt_slot *source = &v->plan->slots[step->source], *target = &v->plan->slots[step->target];
-    uint32_t from = source->domain, to = target->domain, queue = from ? from : to;
+    uint32_t from = source->domain, to = target->domain, actor = verify_actor(step->domain, step->queue);
+    bool peers = from && to && from != to;
     size_t bytes = verify_bytes(v, step->value);
     range read, written;
-    CHECK(from == 0 || to == 0 || from == to, "a copy from domain %u to %u", from, to);
-    CHECK(step->domain == queue, "a copy between the domains %u and %u on the queue of %u", from, to,
+    CHECK(!peers || v->session->domains[to].peers >> from & 1, "a copy from domain %u to %u", from, to);
+    CHECK(peers == (step->path == GT_PATH_PEER), "a copy from domain %u to %u on path %d", from, to,
+          (int)step->path);
+    CHECK(step->domain == (to ? to : from), "a copy between the domains %u and %u on a queue of %u", from, to,
           step->domain);
     CHECK(step->true_size || step->bytes >= bytes, "%zu of the %zu bytes of %s are copied", step->bytes,
           bytes, verify_name(v, step->value));
@@ -65,15 +58,7 @@ static bool check_transfer(verifier *v, const gt_step *step)
     CHECK(target->kind != GT_SLOT_OUTPUT ||
               (v->graph->outputs.data[target->index] == step->value && !target->offset_bytes),
           "%s goes to output %u", verify_name(v, step->value), target->index);
-    if (queue)
-        v->busy[queue] = 1;
-    if (!verify_read(v, &read, step->value, 0, queue) || !verify_write(v, &written, step->value, 0, queue))
-        return false;
-    if (from != to) {
-        verify_flight(v, &read, queue, false);
-        verify_flight(v, &written, queue, true);
-    }
-    return true;
+    return verify_read(v, &read, step->value, 0, actor) && verify_write(v, &written, step->value, 0, actor);
 }
 
 static bool check_convert(verifier *v, const gt_step *step)
@@ -93,9 +78,10 @@ static bool check_convert(verifier *v, const gt_step *step)
     CHECK(!verify_overlaps(&read, &written), "%s is converted in place", verify_name(v, step->value));
     CHECK(v->plan->slots[step->target].kind != GT_SLOT_OUTPUT || !v->plan->shapes[step->value].bounded,
           "%s of a bounded size is converted into the caller's buffer", verify_name(v, step->value));
-    v->busy[domain] |= domain != 0;
-    return verify_read(v, &read, step->value, step->from.tag, domain) &&
-           verify_write(v, &written, step->value, step->to.tag, domain);
+    uint32_t actor = verify_actor(domain, 0);
+    CHECK(step->queue == 0, "a conversion on queue %u", step->queue);
+    return verify_read(v, &read, step->value, step->from.tag, actor) &&
+           verify_write(v, &written, step->value, step->to.tag, actor);
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -129,7 +115,7 @@ static bool check_run_inputs(verifier *v, const gt_step *step, const gt_partitio
         const gantry_format *format = &program->input_formats[k];
         size_t bytes = verify_format_bytes(v, value, format, step->provider);
         if (!verify_slot(v, step->inputs[k], value, step->domain, bytes, &ranges[k]) ||
-            !verify_read(v, &ranges[k], value, format->tag, step->domain))
+            !verify_read(v, &ranges[k], value, format->tag, verify_actor(step->domain, 0)))
             return false;
     }
     return true;
@@ -209,9 +195,11 @@ static bool write_outputs(verifier *v, const gt_step *step, const gt_partition *
     for (uint32_t k = 0; k < partition->output_count; k++) {
         uint32_t value = partition->outputs[k], tag = program->output_formats[k].tag;
         bool view = plans && plans[k].view_of_input >= 0;
-        v->unfinished[value] = step->domain;
-        if (view ? !verify_read(v, &ranges[k], value, tag, step->domain)
-                 : !verify_write(v, &ranges[k], value, tag, step->domain))
+        uint32_t actor = verify_actor(step->domain, 0);
+        v->unfinished[value] = actor;
+        v->unfinished_op[value] = v->issued[actor];
+        if (view ? !verify_read(v, &ranges[k], value, tag, actor)
+                 : !verify_write(v, &ranges[k], value, tag, actor))
             return false;
     }
     return true;
@@ -247,9 +235,8 @@ static bool run_ranges(verifier *v, const gt_step *step, range *inputs, range *o
          !verify_slot(v, step->workspace, GT_NONE, step->domain, info->workspace_bytes, &workspace)) ||
         !check_apart(v, step, info->output_plans, inputs, outputs, scratch ? &workspace : NULL))
         return false;
-    if (scratch && !verify_write(v, &workspace, GT_NONE, 0, step->domain))
+    if (scratch && !verify_write(v, &workspace, GT_NONE, 0, verify_actor(step->domain, 0)))
         return false;
-    v->busy[step->domain] |= step->domain != 0;
     return write_outputs(v, step, partition, program, info->output_plans, outputs);
 }
 
@@ -348,13 +335,18 @@ static bool check_step(verifier *v, const gt_step *step)
 {
     switch (step->kind) {
     case GT_STEP_TRANSFER:
-        return check_transfer(v, step);
+        return verify_begin(v, step) && check_transfer(v, step);
     case GT_STEP_CONVERT:
-        return check_convert(v, step);
+        return verify_begin(v, step) && check_convert(v, step);
     case GT_STEP_RUN:
-        return check_run(v, step);
+        CHECK(step->queue == 0, "a program on queue %u", step->queue);
+        return verify_begin(v, step) && check_run(v, step);
     case GT_STEP_WAIT:
-        return check_wait(v, step);
+        return verify_wait(v, step);
+    case GT_STEP_RECORD:
+        return verify_record(v, step);
+    case GT_STEP_ORDER:
+        return verify_order(v, step);
     case GT_STEP_CONTROL:
         return check_control(v, step);
     }
@@ -383,7 +375,7 @@ static bool check_outputs(verifier *v)
             continue;
         gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .value = value};
         range r = {verify_space(v, &slot), 0, verify_bytes(v, value), verify_outside_domain(v, &slot)};
-        if (!verify_read(v, &r, value, 0, r.domain))
+        if (!verify_read(v, &r, value, 0, 0))
             return false;
     }
     return true;
@@ -419,13 +411,13 @@ static void leave_plan(verifier *v)
 static bool check_plan(verifier *v)
 {
     v->is_view = verify_room(v->plan->slot_count, 1);
+    v->marks = verify_room((size_t)v->plan->event_count * v->actors, sizeof *v->marks);
     bool right = true;
     for (v->step = 0; right && v->step < v->plan->step_count; v->step++)
         right = check_step(v, &v->plan->steps[v->step]);
     free(v->is_view);
     v->is_view = verify_room(v->plan->slot_count, 1);
-    for (uint32_t d = 1; right && d < v->session->domain_count; d++)
-        right = !v->busy[d] || verify_wrong(v, "domain %u is left without a wait", d);
+    right = right && verify_all_done(v);
     for (uint32_t p = 0; right && p < v->segment->partition_count; p++)
         right = v->done[v->segment->first_partition + p] ||
                 verify_wrong(v, "partition %u never runs", v->segment->first_partition + p);
@@ -433,6 +425,7 @@ static bool check_plan(verifier *v)
     right = right && check_outputs(v) && check_results(v);
     leave_plan(v);
     free(v->is_view);
+    free(v->marks);
     return right;
 }
 
@@ -447,7 +440,10 @@ bool verify_plans(const gt_variant *variant, const gt_plan *const *plans, char *
     gt_allocator_init(&v->allocator, NULL);
     v->aliases = verify_room(values, sizeof *v->aliases);
     v->done = verify_room(variant->placement->partition_count, 1);
-    v->busy = verify_room(v->session->domain_count, 1);
+    v->actors = 1 + 2 * (v->session->domain_count - 1);
+    v->issued = verify_room(v->actors, sizeof *v->issued);
+    v->clock = verify_room((size_t)v->actors * v->actors, sizeof *v->clock);
+    v->unfinished_op = verify_room(values, sizeof *v->unfinished_op);
     v->unfinished = verify_room(values, sizeof *v->unfinished);
     v->delivered = verify_room(v->graph->outputs.count, sizeof *v->delivered);
     v->home = verify_room(values, sizeof *v->home);
@@ -464,7 +460,9 @@ bool verify_plans(const gt_variant *variant, const gt_plan *const *plans, char *
     gt_vec_free(&v->allocator, &v->flights);
     free(v->aliases);
     free(v->done);
-    free(v->busy);
+    free(v->issued);
+    free(v->clock);
+    free(v->unfinished_op);
     free(v->unfinished);
     free(v->delivered);
     free(v->home);

@@ -21,11 +21,11 @@ typedef struct space {
     GT_VEC(extent) extents;
 } space;
 
-/* A copy that a queue may not have made yet: it reads or writes host memory. */
+/* Work of a queue that somebody may not know to be done: it reads or writes these bytes. */
 typedef struct flight {
     uint32_t space;
     size_t begin, end;
-    uint32_t queue;
+    uint32_t actor, op;
     bool writes;
 } flight;
 
@@ -53,13 +53,17 @@ typedef struct verifier {
     gt_allocator allocator;
     GT_VEC(space) spaces;
     GT_VEC(flight) flights;
-    alias *aliases;       /* by value */
-    uint8_t *is_view;     /* by slot of the plan */
-    uint8_t *done;        /* by partition */
-    uint8_t *busy;        /* by domain: work since the last WAIT */
-    uint32_t *unfinished; /* by value: the queue that makes its true size, 0 when it is known */
-    uint32_t *delivered;  /* by graph output: how often */
-    uint32_t *home;       /* by value: 1 + the domain of its carry */
+    alias *aliases;   /* by value */
+    uint8_t *is_view; /* by slot of the plan */
+    uint8_t *done;    /* by partition */
+    /* Actor 0 is the host, then two queues for each device. Work is counted from 1; clock[a * actors + b]: a
+     * knows that work of b is done up to there. */
+    uint32_t actors;
+    uint32_t *issued, *clock;
+    uint32_t *marks; /* by event: the clock of the queue that recorded it; all 0: nobody did */
+    uint32_t *unfinished, *unfinished_op; /* by value: the work that makes its true size, or 0 */
+    uint32_t *delivered;                  /* by graph output: how often */
+    uint32_t *home;                       /* by value: 1 + the domain of its carry */
     char *text;
 } verifier;
 
@@ -88,11 +92,24 @@ uint32_t verify_outside_domain(const verifier *v, const gt_slot *slot);
 /* A slot that a step names must make sense by itself; the bytes it touches are *out_range. */
 bool verify_slot(verifier *v, uint32_t index, uint32_t value, uint32_t domain, size_t bytes,
                  range *out_range);
-/* From now until the next wait the queue may read or write these bytes, when they are the host's. */
-void verify_flight(verifier *v, const range *r, uint32_t queue, bool writes);
-/* A step of `queue` (0: the host) reads a value: it has to be there, in that format, and ready. */
-bool verify_read(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t queue);
-/* A step of `queue` writes a value, or scratch (GT_NONE). */
-bool verify_write(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t queue);
+/* A step of an actor reads a value: it has to be there, in that format, and ready. */
+bool verify_read(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t actor);
+/* A step of an actor writes a value, or scratch (GT_NONE). */
+bool verify_write(verifier *v, const range *r, uint32_t value, uint32_t tag, uint32_t actor);
+
+/* verify_order.c: who knows of whose work */
+
+static inline uint32_t verify_actor(uint32_t domain, uint32_t queue)
+{
+    return domain ? 1 + 2 * (domain - 1) + queue : 0;
+}
+
+bool verify_begin(verifier *v, const gt_step *step); /* counts the step as work of its queue */
+bool verify_wait(verifier *v, const gt_step *step);
+bool verify_record(verifier *v, const gt_step *step);
+bool verify_order(verifier *v, const gt_step *step);
+/* Nobody whose work the actor does not know is still at these bytes. */
+bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
+bool verify_all_done(verifier *v); /* the host knows all work */
 
 #endif

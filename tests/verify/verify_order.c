@@ -1,0 +1,111 @@
+/* The order of the plan verifier: which actor knows of whose work, and that nobody touches bytes that
+ * somebody else may still be at. */
+#include "verify_plan_parts.h"
+
+static uint32_t *clock_of(const verifier *v, uint32_t actor)
+{
+    return &v->clock[(size_t)actor * v->actors];
+}
+
+static void join(const verifier *v, uint32_t *clock, const uint32_t *from)
+{
+    for (uint32_t a = 0; a < v->actors; a++)
+        clock[a] = clock[a] < from[a] ? from[a] : clock[a];
+}
+
+static bool check_queue(verifier *v, const gt_step *step)
+{
+    CHECK(step->domain < v->session->domain_count && step->queue <= 1, "queue %u of domain %u", step->queue,
+          step->domain);
+    CHECK(!step->queue || v->session->domains[step->domain].copy_queue, "domain %u has one queue",
+          step->domain);
+    return true;
+}
+
+bool verify_begin(verifier *v, const gt_step *step)
+{
+    if (!check_queue(v, step))
+        return false;
+    uint32_t actor = verify_actor(step->domain, step->queue);
+    if (!actor)
+        return true;
+    join(v, clock_of(v, actor), clock_of(v, 0));
+    clock_of(v, actor)[actor] = ++v->issued[actor];
+    return true;
+}
+
+/* What the host knows to be done is in nobody's way: all work that is given out from now on knows it too. */
+static void forget_done(verifier *v)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < v->flights.count; k++)
+        if (clock_of(v, 0)[v->flights.data[k].actor] < v->flights.data[k].op)
+            v->flights.data[kept++] = v->flights.data[k];
+    v->flights.count = kept;
+}
+
+bool verify_wait(verifier *v, const gt_step *step)
+{
+    CHECK(step->domain > 0, "a wait for the host");
+    if (!check_queue(v, step))
+        return false;
+    join(v, clock_of(v, 0), clock_of(v, verify_actor(step->domain, step->queue)));
+    forget_done(v);
+    return true;
+}
+
+static bool check_event(verifier *v, const gt_step *step)
+{
+    CHECK(step->event < v->plan->event_count && v->plan->event_domains[step->event] == step->domain,
+          "event %u for domain %u", step->event, step->domain);
+    CHECK(step->domain > 0 && v->session->domains[step->domain].copy_queue, "an event of domain %u",
+          step->domain);
+    return check_queue(v, step);
+}
+
+bool verify_record(verifier *v, const gt_step *step)
+{
+    if (!check_event(v, step))
+        return false;
+    memcpy(&v->marks[(size_t)step->event * v->actors], clock_of(v, verify_actor(step->domain, step->queue)),
+           v->actors * sizeof *v->marks);
+    return true;
+}
+
+bool verify_order(verifier *v, const gt_step *step)
+{
+    if (!check_event(v, step))
+        return false;
+    const uint32_t *mark = &v->marks[(size_t)step->event * v->actors];
+    uint32_t known = 0;
+    for (uint32_t a = 0; a < v->actors; a++)
+        known |= mark[a];
+    CHECK(known, "event %u is awaited before it is recorded", step->event);
+    join(v, clock_of(v, verify_actor(step->domain, step->queue)), mark);
+    return true;
+}
+
+bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what)
+{
+    for (uint32_t k = 0; k < v->flights.count; k++) {
+        const flight *f = &v->flights.data[k];
+        range other = {f->space, f->begin, f->end, 0};
+        CHECK(f->actor == actor || !verify_overlaps(r, &other) || !(writes || f->writes) ||
+                  clock_of(v, actor)[f->actor] >= f->op,
+              "%s is %s by %s %u while queue %u of domain %u may still %s it", what,
+              writes ? "overwritten" : "read", actor ? "actor" : "the host,", actor, (f->actor - 1) % 2,
+              (f->actor + 1) / 2, f->writes ? "write" : "read");
+    }
+    flight f = {r->space, r->begin, r->end, actor, v->issued[actor], writes};
+    if (actor && r->begin < r->end && !gt_vec_push(&v->allocator, &v->flights, f))
+        abort();
+    return true;
+}
+
+bool verify_all_done(verifier *v)
+{
+    for (uint32_t a = 1; a < v->actors; a++)
+        CHECK(clock_of(v, 0)[a] == v->issued[a], "queue %u of domain %u is left without a wait", (a - 1) % 2,
+              (a + 1) / 2);
+    return true;
+}
