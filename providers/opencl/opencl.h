@@ -1,9 +1,6 @@
-/* Inside the OpenCL provider: Add, MatMul and Relu in float32 on one OpenCL device, with memory, queues and
- * events of its own. Written against gantry/provider.h only, to be read as an example of a plugin.
- *
- *     opencl_plugin.c   finds the device, fills the tables      opencl_domain.c   memory, queues, copies,
- * events opencl_judge.c    what it can run                         opencl_program.c  compile, reshape, run
- *     opencl_kernels.c  the kernels' source */
+/* Inside the OpenCL provider: one device with memory, queues and events of its own, its errors, and the
+ * kernels that were built for it. Written against gantry/provider.h only, to be read as an example of a
+ * plugin; opencl_ops.h is what the files of the operators see. README.md says which file does what. */
 #ifndef GANTRY_OPENCL_H
 #define GANTRY_OPENCL_H
 
@@ -13,9 +10,30 @@
 #include <gantry/provider.h>
 #include <pthread.h>
 
-#define OPENCL_MAX_RANK 8 /* of operands of Add: one int8 vector holds the dims */
+/* One source text built for the device. Kept until the plugin closes; a later program with the same text
+ * shares it. */
+typedef struct opencl_variant {
+    char *source;
+    cl_program program;
+    struct opencl_variant *next;
+} opencl_variant;
 
-/* One device. Everything but `program` is set when the plugin is opened and not changed after; thread-safe.
+/* Memory that host and device share: the address that alloc gave, and what OpenCL knows it by. */
+typedef struct opencl_pinned {
+    void *address;
+    cl_mem memory;
+    struct opencl_pinned *next;
+} opencl_pinned;
+
+/* What estimates rest on. */
+typedef struct opencl_speed {
+    double launch_ns; /* of one kernel that does nothing */
+    double bytes_per_ns, flops_per_ns;
+    double copy_ns, copy_bytes_per_ns; /* between host and device */
+    char source; /* 'm' measured when the plugin was opened, 'e' from the device's words */
+} opencl_speed;
+
+/* One device. What stands above `lock` is set when the plugin is opened and not changed after; thread-safe.
  */
 typedef struct opencl_device {
     const gantry_host *host;
@@ -23,15 +41,30 @@ typedef struct opencl_device {
     char unavailable[256];
     char device_name[128];
     char driver[128];
+    char platform[128];
+    char build_options[128];
+    uint32_t index; /* over all platforms */
     cl_device_id id;
     cl_context context;
-    pthread_mutex_t lock;
-    cl_program program; /* built by the first compile, under lock */
+    cl_command_queue own_queue; /* for mapping pinned memory and for probes, under memory_lock */
+    bool has_float64;
+    cl_uint unit_count;
+    size_t group_size_max;
+    cl_ulong local_bytes, memory_bytes, allocation_bytes_max;
+    opencl_speed speed;
     gantry_domain domain;
     gantry_provider provider;
     const gantry_domain *domain_list[1];
     const gantry_provider *provider_list[1];
     const char *unavailable_list[1];
+
+    pthread_mutex_t lock;
+    opencl_variant *variants;
+    pthread_mutex_t memory_lock;
+    opencl_pinned *pinned;   /* under memory_lock */
+    uint64_t live_bytes;     /* of device memory that alloc gave; atomic */
+    uint64_t constant_bytes; /* of all programs; atomic */
+    int lost;                /* atomic */
 } opencl_device;
 
 /* A kernel of a timed run whose times are read when the queue has passed it. */
@@ -51,17 +84,32 @@ struct gantry_queue {
 bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_index,
                         gantry_timing_event *target);
 
-/* The OpenCL source of all kernels. */
-extern const char opencl_source[];
-
 void opencl_domain_table(opencl_device *device);
 void opencl_program_table(opencl_device *device);
+void opencl_shape_table(opencl_device *device);
+void opencl_run_table(opencl_device *device);
 gantry_status opencl_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
                            gantry_verdict *out_verdict);
 
-/* Shapes of one node's operands that the kernels can't take: fills *verdict and returns false. */
-bool opencl_takes_shapes(const gantry_node_view *node, const char *tensor_a, gantry_shape a, gantry_shape b,
-                         gantry_verdict *verdict);
+/* How many variants a compile or a reshape asked for, and where they came from. */
+typedef struct opencl_build_counts {
+    uint32_t built, cached;
+    uint64_t build_ns, cache_ns;
+} opencl_build_counts;
+
+/* Finds or builds the source, from the host's cache where it is there. The program belongs to the device. */
+gantry_status opencl_variant_get(opencl_device *device, const char *source, opencl_build_counts *inout_counts,
+                                 cl_program *out_program, gantry_error *err);
+void opencl_variants_free(opencl_device *device);
+/* One "build" or "cache" phase for the report; none when nothing was. */
+void opencl_record_builds(const opencl_device *device, gantry_recorder *recorder,
+                          const opencl_build_counts *counts);
+
+/* Fills device->speed, measured where that works. */
+void opencl_speed_probe(opencl_device *device);
+
+/* calloc that gives memory for nothing, too. */
+void *opencl_zeroed(size_t count, size_t size);
 
 GANTRY_PRINTF(4, 5)
 void opencl_fail_fill(gantry_error *err, gantry_status status, gantry_stage stage, const char *format, ...);
@@ -73,6 +121,7 @@ static inline gantry_status opencl_failed(gantry_status status)
  * that a failure is never GANTRY_OK. */
 #define opencl_fail(err, status, stage, ...)                                                                 \
     (opencl_fail_fill((err), (status), (stage), __VA_ARGS__), opencl_failed(status))
+gantry_status opencl_out_of_memory(gantry_error *err);
 /* OK, or an error that names the call and what OpenCL said. */
 gantry_status opencl_check(cl_int result, const char *call, gantry_error *err);
 

@@ -15,9 +15,9 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
     out_info->alignment = 64;
     out_info->separate_memory = 1;
     out_info->has_clock = 1;
-    out_info->to_device_ns = out_info->to_host_ns = 10e3;
-    out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns = 4;
-    out_info->cost_source = 'a';
+    out_info->to_device_ns = out_info->to_host_ns = device->speed.copy_ns;
+    out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns = device->speed.copy_bytes_per_ns;
+    out_info->cost_source = device->speed.source;
     return GANTRY_OK;
 }
 

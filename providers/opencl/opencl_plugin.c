@@ -1,11 +1,14 @@
-/* Finds the OpenCL device, fills the tables, and says why when there is none. The config text is the number
- * of the device, counted over all platforms ("": 0). */
+/* Finds the OpenCL device, fills the tables, and says why when there is none. The config text names the
+ * device by its number over all platforms: "1", "device=1" or {"device": 1}; "" is device 0. */
 #include "opencl.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
-GANTRY_MANIFEST("opencl", "0.1.0", "", "an OpenCL ICD loader (libOpenCL.so.1) and a driver");
+#define VERSION "0.2.0"
+
+GANTRY_MANIFEST("opencl", VERSION, "", "an OpenCL ICD loader (libOpenCL.so.1) and a driver");
 
 #define MAX_DEVICES 64
 
@@ -49,28 +52,82 @@ static uint32_t list_devices(cl_device_id *out_ids, uint32_t capacity)
     return count;
 }
 
+/* The number in the config text; false when it says anything else. Quotes, braces and blanks are passed over.
+ */
+static bool read_config(const char *text, unsigned long *out_index)
+{
+    char plain[64];
+    size_t used = 0;
+    for (; *text && used + 1 < sizeof plain; text++)
+        if (!isspace((unsigned char)*text) && !strchr("{}\"", *text))
+            plain[used++] = *text == ':' ? '=' : *text;
+    plain[used] = 0;
+    const char *number = strncmp(plain, "device=", 7) == 0 ? plain + 7 : plain;
+    char *end;
+    *out_index = strtoul(number, &end, 10);
+    return !*text && !*end && (used == 0 || (end != number && isdigit((unsigned char)*number)));
+}
+
+static bool has_extension(cl_device_id id, const char *name)
+{
+    char text[8192] = "";
+    clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof text - 1, text, NULL);
+    return strstr(text, name) != NULL;
+}
+
+static void read_facts(opencl_device *device)
+{
+    cl_platform_id platform;
+    cl_device_fp_config single = 0;
+    cl_device_id id = device->id;
+    clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof device->device_name - 1, device->device_name, NULL);
+    clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof device->driver - 1, device->driver, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof device->unit_count, &device->unit_count, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof device->group_size_max, &device->group_size_max,
+                    NULL);
+    clGetDeviceInfo(id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof device->local_bytes, &device->local_bytes, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof device->memory_bytes, &device->memory_bytes, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof device->allocation_bytes_max,
+                    &device->allocation_bytes_max, NULL);
+    if (clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) == CL_SUCCESS)
+        clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof device->platform - 1, device->platform, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
+    device->has_float64 = has_extension(id, "cl_khr_fp64");
+    snprintf(device->build_options, sizeof device->build_options, "-cl-std=CL1.2%s",
+             single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
+}
+
+static void open_context(opencl_device *device)
+{
+    cl_int result;
+    device->context = clCreateContext(NULL, 1, &device->id, NULL, NULL, &result);
+    if (result == CL_SUCCESS)
+        device->own_queue = clCreateCommandQueue(device->context, device->id, 0, &result);
+    if (result == CL_SUCCESS)
+        opencl_speed_probe(device);
+    else
+        snprintf(device->unavailable, sizeof device->unavailable, "clCreateContext: OpenCL error %d", result);
+}
+
 static gantry_status open_device(opencl_device *device, gantry_error *err)
 {
     cl_device_id ids[MAX_DEVICES];
     uint32_t count = list_devices(ids, MAX_DEVICES);
-    char *end;
-    unsigned long index = strtoul(device->host->config, &end, 10);
-    if (*end)
+    unsigned long index;
+    if (!read_config(device->host->config, &index))
         return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN,
-                           "opencl: the config \"%s\" is not the number of a device", device->host->config);
+                           "opencl: the config \"%s\" is not the number of a device; write device=N",
+                           device->host->config);
     snprintf(device->domain_name, sizeof device->domain_name, "opencl:%lu", index);
     if (index >= count) {
         snprintf(device->unavailable, sizeof device->unavailable,
                  "OpenCL lists %u devices; number %lu was asked for", count, index);
         return GANTRY_OK;
     }
-    cl_int result;
+    device->index = (uint32_t)index;
     device->id = ids[index];
-    clGetDeviceInfo(device->id, CL_DEVICE_NAME, sizeof device->device_name - 1, device->device_name, NULL);
-    clGetDeviceInfo(device->id, CL_DRIVER_VERSION, sizeof device->driver - 1, device->driver, NULL);
-    device->context = clCreateContext(NULL, 1, &device->id, NULL, NULL, &result);
-    if (result != CL_SUCCESS)
-        snprintf(device->unavailable, sizeof device->unavailable, "clCreateContext: OpenCL error %d", result);
+    read_facts(device);
+    open_context(device);
     return GANTRY_OK;
 }
 
@@ -78,7 +135,7 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
 {
     const opencl_device *device = self;
     snprintf(out_info->name, sizeof out_info->name, "opencl");
-    snprintf(out_info->version, sizeof out_info->version, "0.1.0");
+    snprintf(out_info->version, sizeof out_info->version, VERSION);
     snprintf(out_info->domain, sizeof out_info->domain, "%s", device->domain_name);
     snprintf(out_info->fingerprint, sizeof out_info->fingerprint, "%.60s %.60s", device->device_name,
              device->driver);
@@ -93,10 +150,12 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
 static void close_plugin(void *self)
 {
     opencl_device *device = self;
-    if (device->program)
-        clReleaseProgram(device->program);
+    opencl_variants_free(device);
+    if (device->own_queue)
+        clReleaseCommandQueue(device->own_queue);
     if (device->context)
         clReleaseContext(device->context);
+    pthread_mutex_destroy(&device->memory_lock);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -106,22 +165,26 @@ static void fill_plugin(opencl_device *device, gantry_plugin *out_plugin)
     device->provider = (gantry_provider){
         .struct_bytes = sizeof device->provider, .self = device, .describe = describe, .judge = opencl_judge};
     opencl_program_table(device);
+    opencl_shape_table(device);
+    opencl_run_table(device);
     opencl_domain_table(device);
     bool available = !*device->unavailable;
     device->domain_list[0] = &device->domain;
     device->provider_list[0] = &device->provider;
     device->unavailable_list[0] = available ? NULL : device->unavailable;
-    *out_plugin = (gantry_plugin){.struct_bytes = sizeof *out_plugin,
-                                  .abi = 1,
-                                  .self = device,
-                                  .name = "opencl",
-                                  .version = "0.1.0",
-                                  .domain_count = available ? 1 : 0,
-                                  .domains = device->domain_list,
-                                  .provider_count = 1,
-                                  .providers = device->provider_list,
-                                  .unavailable = device->unavailable_list,
-                                  .close = close_plugin};
+    gantry_plugin filled = {.struct_bytes = out_plugin->struct_bytes,
+                            .abi = 1,
+                            .self = device,
+                            .name = "opencl",
+                            .version = VERSION,
+                            .domain_count = available ? 1 : 0,
+                            .domains = device->domain_list,
+                            .provider_count = 1,
+                            .providers = device->provider_list,
+                            .unavailable = device->unavailable_list,
+                            .close = close_plugin};
+    size_t bytes = sizeof filled < out_plugin->struct_bytes ? sizeof filled : out_plugin->struct_bytes;
+    memcpy(out_plugin, &filled, bytes);
 }
 
 GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
@@ -130,7 +193,8 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
 GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
                                                       gantry_plugin *out_plugin, gantry_error *err)
 {
-    if (abi < 1 || host->struct_bytes < sizeof *host || out_plugin->struct_bytes < sizeof *out_plugin)
+    if (abi < 1 || host->struct_bytes < offsetof(gantry_host, constant_read) ||
+        out_plugin->struct_bytes < offsetof(gantry_plugin, operator_count))
         return opencl_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN,
                            "opencl: needs ABI level 1; the host offers %u", abi);
     opencl_device *device = calloc(1, sizeof *device);
@@ -138,6 +202,7 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
         return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "opencl: out of memory");
     device->host = host;
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->memory_lock, NULL);
     gantry_status status = open_device(device, err);
     if (status != GANTRY_OK) {
         close_plugin(device);

@@ -212,10 +212,10 @@ Test(opencl, what_it_refuses)
     const int64_t dims[] = {2, 3, 4}, one[] = {4}, batches[] = {5, 4, 4},
                   nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     test_net *net = device->net;
-    uint32_t f = value(3, dims), i = test_value_add(net, GANTRY_INT32, 3, dims), v = value(1, one);
+    uint32_t f = value(3, dims), i = test_value_add(net, GANTRY_BOOL, 3, dims), v = value(1, one);
     uint32_t other = value(3, batches), deep = value(9, nine);
     uint32_t vector[] = {f, v}, uneven[] = {f, other}, deeper[] = {deep, deep};
-    test_node_add(net, "", "Sigmoid", 13, 1, &f, 1, &f);
+    test_node_add(net, "", "NonZero", 13, 1, &f, 1, &f);
     test_node_add(net, "", "Relu", 13, 1, &i, 1, &i);
     test_node_add(net, "", "MatMul", 13, 2, vector, 1, &f);
     test_node_add(net, "", "MatMul", 13, 2, uneven, 1, &f);
