@@ -1,6 +1,8 @@
 /* The shapes of MatMul and Gemm, and products in plain C for every type: correct first. */
 #include "product.h"
 
+#include "half.h"
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Fills the batch part: dims broadcast from the right, strides 0 where an operand has extent 1. */
@@ -124,17 +126,17 @@ gantry_status cpu_product_of_gemm(cpu_build *build, cpu_product *out_product)
     }
 
 #define FLOAT_RESULT(type) (type)(p->alpha * sum + (c ? p->beta * addend : 0))
-#define INTEGER_RESULT(type)                                                                                 \
-    p->alpha == 1 && (!c || p->beta == 1)                                                                    \
-        ? (type)(sum + (uint64_t)addend)                                                                     \
-        : (type)(int64_t)((double)p->alpha * (double)(type)sum + (c ? (double)p->beta * (double)addend : 0))
+#define INTEGER_RESULT(type, from_double)                                                                    \
+    p->alpha == 1 && (!c || p->beta == 1) ? (type)(sum + (uint64_t)addend)                                   \
+                                          : (type)from_double((double)p->alpha *(double)(type)sum +          \
+                                                              (c ? (double)p->beta * (double)addend : 0))
 
 PLAIN_ROWS(rows_float32, float, double, FLOAT_RESULT(float))
 PLAIN_ROWS(rows_float64, double, double, FLOAT_RESULT(double))
-PLAIN_ROWS(rows_int32, int32_t, uint64_t, INTEGER_RESULT(int32_t))
-PLAIN_ROWS(rows_uint32, uint32_t, uint64_t, INTEGER_RESULT(uint32_t))
-PLAIN_ROWS(rows_int64, int64_t, uint64_t, INTEGER_RESULT(int64_t))
-PLAIN_ROWS(rows_uint64, uint64_t, uint64_t, INTEGER_RESULT(uint64_t))
+PLAIN_ROWS(rows_int32, int32_t, uint64_t, INTEGER_RESULT(int32_t, cpu_saturate_to_i64))
+PLAIN_ROWS(rows_uint32, uint32_t, uint64_t, INTEGER_RESULT(uint32_t, cpu_saturate_to_i64))
+PLAIN_ROWS(rows_int64, int64_t, uint64_t, INTEGER_RESULT(int64_t, cpu_saturate_to_i64))
+PLAIN_ROWS(rows_uint64, uint64_t, uint64_t, INTEGER_RESULT(uint64_t, cpu_saturate_to_u64))
 
 typedef void (*rows_fn)(const cpu_product *p, const void *a, const void *b, const void *c, void *y,
                         int64_t begin, int64_t end);

@@ -125,3 +125,23 @@ Test(cpu_product, one_constant_both_ways)
         for (int j = 0; j < 4; j++)
             check_both_ways(rows[i], sizes[j]);
 }
+
+/* With a factor integers are computed as doubles, which may not fit what they become. */
+Test(cpu_product, a_gemm_of_integers_that_is_too_large)
+{
+    int64_t a[2] = {INT64_MAX, INT64_MIN}, b = 1, y[2];
+    test_net *net = test_net_open();
+    uint32_t in[2] = {test_value_add(net, GANTRY_INT64, 2, (int64_t[]){2, 1}),
+                      test_value_add(net, GANTRY_INT64, 2, (int64_t[]){1, 1})};
+    uint32_t out = test_value_add(net, GANTRY_INT64, 2, (int64_t[]){2, 1});
+    test_input(net, in[0]);
+    test_input(net, in[1]);
+    test_output(net, out);
+    test_node_add(net, "", "Gemm", 13, 2, in, 1, &out);
+    test_float(net, "alpha", 2.0f);
+    cr_assert_eq(test_net_build(net, 1), GANTRY_OK, "%s", net->error.message);
+    cr_assert_eq(test_net_run(net, 1, (void *[]){a, &b}, (void *[]){y}), GANTRY_OK, "%s", net->error.message);
+    cr_expect_eq(y[0], INT64_MAX);
+    cr_expect_eq(y[1], INT64_MIN);
+    cr_assert_eq(test_net_close(net), 0);
+}
