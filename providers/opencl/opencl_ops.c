@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static const opencl_op_table *const tables[] = {&opencl_elementwise_ops, &opencl_gemm_ops};
+static const opencl_op_table *const tables[] = {&opencl_elementwise_ops, &opencl_gemm_ops, &opencl_conv_ops,
+                                                &opencl_pool_ops, &opencl_norm_ops};
 
 const opencl_op *opencl_op_find(const gantry_node_view *node)
 {

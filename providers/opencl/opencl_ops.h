@@ -86,6 +86,9 @@ typedef struct opencl_op_table {
 /* One table a family; opencl_ops.c lists them. */
 extern const opencl_op_table opencl_elementwise_ops;
 extern const opencl_op_table opencl_gemm_ops;
+extern const opencl_op_table opencl_conv_ops;
+extern const opencl_op_table opencl_pool_ops;
+extern const opencl_op_table opencl_norm_ops;
 
 const opencl_op *opencl_op_find(const gantry_node_view *node);
 

@@ -217,7 +217,7 @@ Test(opencl, what_it_refuses)
     uint32_t vector[] = {f, v}, uneven[] = {f, other}, deeper[] = {deep, deep};
     test_node_add(net, "", "NonZero", 13, 1, &f, 1, &f);
     test_node_add(net, "", "Relu", 13, 1, &i, 1, &i);
-    test_node_add(net, "", "MatMul", 13, 2, vector, 1, &f);
+    test_node_add(net, "", "Gemm", 13, 2, vector, 1, &f);
     test_node_add(net, "", "MatMul", 13, 2, uneven, 1, &f);
     test_node_add(net, "", "Add", 13, 2, deeper, 1, &deep);
     test_node_add(net, "gantry", "Add", 1, 2, vector, 1, &f);
