@@ -379,11 +379,17 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
                                 gt_constants_of((struct gt_model *)session->model), &recorder};
     gt_shaped_slot *slot = &b->plan->shaped[b->plan->shaped_count];
     *slot = (gt_shaped_slot){.partition = index, .info.struct_bytes = sizeof slot->info};
-    const gantry_provider *table = session->providers[partition->provider].entry->table;
+    gt_provider_entry *entry = session->providers[partition->provider].entry;
+    const gantry_provider *table = entry->table;
+    bool serial = gt_provider_is_serial(entry);
+    if (serial)
+        gt_provider_lock(entry);
     uint64_t begin = gt_now_ns();
     gantry_status status =
         table->reshape(table->self, program->program, &args, &slot->shaped, &slot->info, b->err);
     slot->reshape_ns = (double)(gt_now_ns() - begin);
+    if (serial)
+        gt_provider_unlock(entry);
     gt_session_charge_program(session, table, &b->variant->programs[index]);
     b->provider_ns += slot->reshape_ns;
     if (!session->created)

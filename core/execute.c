@@ -88,10 +88,17 @@ static gantry_status run_convert(gt_frame *frame, gt_plan_state *state, const gt
 {
     const gt_plan_shape *shape = &state->plan->shapes[step->value];
     gantry_shape extents = {shape->rank, shape->dims};
-    const gantry_provider *table = frame->run->session->providers[step->provider].entry->table;
-    return table->convert(table->self, frame->run->queues[step->domain], &step->from, &step->to,
-                          frame->leaf->graph->values.data[step->value]->dtype, &extents,
-                          state->slots[step->source], state->slots[step->target], err);
+    gt_provider_entry *entry = frame->run->session->providers[step->provider].entry;
+    bool serial = gt_provider_is_serial(entry);
+    if (serial)
+        gt_run_note_wait(frame->run, step->provider, GT_WAIT_CONVERT, gt_provider_lock(entry));
+    gantry_status status =
+        entry->table->convert(entry->table->self, frame->run->queues[step->domain], &step->from, &step->to,
+                              frame->leaf->graph->values.data[step->value]->dtype, &extents,
+                              state->slots[step->source], state->slots[step->target], err);
+    if (serial)
+        gt_provider_unlock(entry);
+    return status;
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -102,12 +109,12 @@ static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt
     gt_provider_entry *entry = frame->run->session->providers[step->provider].entry;
     gantry_run_args *args = &state->args[step->context];
     args->threads = frame->run->threads;
-    bool serial = entry->info.concurrency == GANTRY_CONCURRENCY_SERIAL;
+    bool serial = gt_provider_is_serial(entry);
     if (serial)
-        pthread_mutex_lock(&entry->serial);
+        gt_run_note_wait(frame->run, step->provider, GT_WAIT_RUN, gt_provider_lock(entry));
     gantry_status status = entry->table->run(entry->table->self, state->contexts[step->context], args, err);
     if (serial)
-        pthread_mutex_unlock(&entry->serial);
+        gt_provider_unlock(entry);
     if (status == GANTRY_CANCELLED)
         return gt_run_check_stop(frame->run, err);
     if (status != GANTRY_OK && err) {

@@ -225,11 +225,11 @@ static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gant
         gt_provider_entry *entry = session->providers[partition->provider].entry;
         bool one_at_a_time = entry->info.concurrency != GANTRY_CONCURRENCY_FREE;
         if (one_at_a_time)
-            pthread_mutex_lock(&entry->serial);
+            gt_run_note_wait(frame->run, partition->provider, GT_WAIT_CONTEXT, gt_provider_lock(entry));
         gantry_status status = entry->table->context_create(entry->table->self, plan->shaped[k].shaped,
                                                             &state->contexts[k], err);
         if (one_at_a_time)
-            pthread_mutex_unlock(&entry->serial);
+            gt_provider_unlock(entry);
         gt_session_charge_program(session, entry->table, &plan->variant->programs[plan->shaped[k].partition]);
         if (status != GANTRY_OK) {
             if (err)

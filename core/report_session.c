@@ -47,6 +47,8 @@ static void describe_entry(const gantry_session *session, const gt_provider_entr
     json_object_set_new(row, "fingerprint", gt_report_string(info->fingerprint));
     if ((size_t)info->concurrency < 3)
         json_object_set_new(row, "concurrency", json_string(CONCURRENCY[info->concurrency]));
+    json_object_set_new(row, "lock_waits", gt_report_count(atomic_load(&entry->lock_waits)));
+    json_object_set_new(row, "lock_wait_us", gt_report_us((double)atomic_load(&entry->lock_wait_ns)));
 }
 
 /* Providers that are loaded or failed to load but that the session did not ask for belong to the picture too.

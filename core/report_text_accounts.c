@@ -67,6 +67,23 @@ static void print_run_times(const json_t *run, gt_text *text)
     gt_print_wrapped(text, "  later runs: ", "      ", line);
 }
 
+static void print_lock_waits(const json_t *run, gt_text *text)
+{
+    size_t k;
+    json_t *row;
+    char line[300];
+    gt_print_room a, b, c, d;
+    json_array_foreach(json_object_get(run, "lock_waits"), k, row)
+    {
+        snprintf(line, sizeof line,
+                 "%.60s takes one caller at a time; the last run waited %s x, %s; all runs %s x, %s",
+                 gt_report_text_at(row, "provider"), gt_print_count(row, "count", &a),
+                 gt_print_us(row, "us", &b), gt_print_count(row, "total_count", &c),
+                 gt_print_us(row, "total_us", &d));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+}
+
 static void print_account(const json_t *account, gt_text *text)
 {
     size_t k;
@@ -176,6 +193,7 @@ void gt_print_accounts(const json_t *document, gt_text *text)
     gt_print_heading(text, "Runs");
     if (json_is_object(run)) {
         print_run_times(run, text);
+        print_lock_waits(run, text);
         print_account(json_object_get(run, "account"), text);
     } else {
         gt_text_printf(text, "  not measured: nothing has run\n");

@@ -92,14 +92,15 @@ typedef enum run_class {
     CLASS_CONVERT,
     CLASS_WAIT,
     CLASS_ORDER,
+    CLASS_LOCK_WAIT,
     CLASS_CONTROL,
     CLASS_MEASURING,
     CLASS_COUNT
 } run_class;
 
-static const char *const CLASS_NAMES[CLASS_COUNT] = {"bind",         "host_compute", "launch",
-                                                     "copy_calls",   "convert",      "wait",
-                                                     "order_queues", "control_flow", "measuring"};
+static const char *const CLASS_NAMES[CLASS_COUNT] = {
+    "bind", "host_compute", "launch",    "copy_calls",   "convert",
+    "wait", "order_queues", "lock_wait", "control_flow", "measuring"};
 
 typedef struct run_sums {
     double ns[CLASS_COUNT];
@@ -149,6 +150,43 @@ static void add_frame(const gt_frame *frame, bool root, run_sums *sums)
         sums->ns[CLASS_CONTROL] -= own;
 }
 
+/* Waits for providers' locks lie inside of other classes: they are taken out of those. */
+static void separate_lock_waits(const gantry_run *run, run_sums *sums)
+{
+    for (uint32_t k = 0; k < run->session->provider_count; k++) {
+        const gt_lock_wait *wait = &run->waits[k];
+        const run_class within[GT_WAIT_COUNT] = {
+            [GT_WAIT_RUN] = run->session->providers[k].domain ? CLASS_LAUNCH : CLASS_COMPUTE,
+            [GT_WAIT_CONTEXT] = CLASS_BIND,
+            [GT_WAIT_CONVERT] = CLASS_CONVERT};
+        for (int w = 0; w < GT_WAIT_COUNT; w++) {
+            sums->ns[within[w]] -= (double)wait->ns[w];
+            sums->ns[CLASS_LOCK_WAIT] += (double)wait->ns[w];
+        }
+        sums->count[CLASS_LOCK_WAIT] += wait->count;
+    }
+}
+
+/* Of providers that let callers wait, also of those where nobody had to. */
+static json_t *lock_waits_of(const gantry_run *run)
+{
+    json_t *rows = json_array();
+    for (uint32_t k = 0; k < run->session->provider_count; k++) {
+        const gt_session_provider *provider = &run->session->providers[k];
+        const gt_lock_wait *wait = &run->waits[k];
+        if (!provider->entry || provider->entry->info.concurrency == GANTRY_CONCURRENCY_FREE)
+            continue;
+        double ns = 0;
+        for (int w = 0; w < GT_WAIT_COUNT; w++)
+            ns += (double)wait->ns[w];
+        json_array_append_new(
+            rows, json_pack("{s:o, s:I, s:f, s:I, s:f}", "provider", gt_report_string(provider->name),
+                            "count", (json_int_t)wait->count, "us", ns / 1e3, "total_count",
+                            (json_int_t)wait->total_count, "total_us", (double)wait->total_ns / 1e3));
+    }
+    return rows;
+}
+
 /* What the queues of one device domain did meanwhile, by its own clock. */
 static json_t *device_of(const gt_report_scope *scope, uint32_t domain)
 {
@@ -188,6 +226,8 @@ static json_t *account_of(const gt_report_scope *scope)
     for (uint32_t p = 0; timed && p < scope->part_count; p++)
         if (scope->parts[p].frame)
             add_frame(scope->parts[p].frame, p == 0, &sums);
+    if (timed)
+        separate_lock_waits(run, &sums);
     json_t *classes = json_array(), *devices = json_array();
     for (int k = 0; timed && k < CLASS_COUNT; k++) {
         sum += sums.ns[k];
@@ -237,6 +277,7 @@ json_t *gt_report_run(const gt_report_scope *scope)
                         json_pack("{s:I, s:I, s:I, s:I}", "same", (json_int_t)run->plans.same, "held",
                                   (json_int_t)run->plans.held, "cached", (json_int_t)run->plans.cached,
                                   "made", (json_int_t)run->plans.made));
+    json_object_set_new(row, "lock_waits", lock_waits_of(run));
     json_object_set_new(row, "account", account_of(scope));
     return row;
 }

@@ -35,7 +35,8 @@ static gantry_status open_queues(gantry_run *run, gantry_error *err)
     gantry_session *session = run->session;
     run->queues = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
     run->copiers = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
-    if (!run->queues || !run->copiers)
+    run->waits = GT_NEW_ARRAY(session->allocator, gt_lock_wait, session->provider_count);
+    if (!run->queues || !run->copiers || !run->waits)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t d = 1; d < session->domain_count; d++) {
         const gantry_domain *table = session->domains[d].entry->table;
@@ -99,6 +100,7 @@ void gantry_run_destroy(gantry_run **inout_run)
     gt_frame_destroy(&run->root);
     close_queues(session, run->copiers);
     close_queues(session, run->queues);
+    gt_free(session->allocator, run->waits);
     gt_free(session->allocator, run->inputs);
     gt_free(session->allocator, run->symbols);
     gt_env_free(session->allocator, &run->env);
@@ -400,6 +402,14 @@ static void note_time(gantry_run *run, bool made_plan)
         times->steady_ns[times->steady_count++ % GT_RUN_TIMES] = ns;
 }
 
+static void forget_waits(gantry_run *run)
+{
+    for (uint32_t k = 0; k < run->session->provider_count; k++) {
+        run->waits[k].count = 0;
+        memset(run->waits[k].ns, 0, sizeof run->waits[k].ns);
+    }
+}
+
 static gantry_status execute(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
@@ -413,6 +423,7 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
     if (session->options.deadline_ms)
         GT_TRY(gt_worker_arm(run, session->options.deadline_ms, err));
     run->number++;
+    forget_waits(run);
     run->numeric.rows.count = 0;
     run->numeric.checked = run->numeric.unchecked = run->numeric.wrong = 0;
     /* All threads for a run that is alone, one for each when several run: two teams on the same cores slow

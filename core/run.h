@@ -37,6 +37,13 @@ typedef struct gt_plan_lookups {
     uint64_t same, held, cached, made;
 } gt_plan_lookups;
 
+/* What a run waited for the locks of providers that take one call at a time, by what it wanted to do. */
+typedef enum gt_wait { GT_WAIT_RUN, GT_WAIT_CONTEXT, GT_WAIT_CONVERT, GT_WAIT_COUNT } gt_wait;
+typedef struct gt_lock_wait {
+    uint64_t count, ns[GT_WAIT_COUNT]; /* in the last execution */
+    uint64_t total_count, total_ns;
+} gt_lock_wait;
+
 typedef struct gt_worker gt_worker; /* worker.c: the thread of start, and of deadlines */
 
 struct gantry_run {
@@ -50,6 +57,7 @@ struct gantry_run {
     bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
     gantry_queue **queues;  /* by session domain; NULL for the host */
     gantry_queue **copiers; /* the same: the second queue of a domain that has one */
+    gt_lock_wait *waits;    /* by session provider */
     volatile int stop;      /* polled by kernels */
     atomic_int stop_reason; /* a gantry_status */
     atomic_bool executing;
@@ -70,6 +78,18 @@ struct gantry_run {
 static inline gantry_queue *gt_run_queue(const gantry_run *run, uint32_t domain, uint32_t queue)
 {
     return queue == GT_QUEUE_COPY ? run->copiers[domain] : run->queues[domain];
+}
+
+/* Counts a wait; none (0 ns) costs nothing. */
+static inline void gt_run_note_wait(gantry_run *run, uint32_t provider, gt_wait why, uint64_t ns)
+{
+    if (!ns)
+        return;
+    gt_lock_wait *wait = &run->waits[provider];
+    wait->count++;
+    wait->ns[why] += ns;
+    wait->total_count++;
+    wait->total_ns += ns;
 }
 
 /* Brings env up to date with what is bound; in a steady run only elements are read. */

@@ -28,7 +28,10 @@ typedef struct gt_provider_entry {
     uint32_t plugin; /* index into runtime->plugins; GT_NO_PLUGIN for the linked-in CPU provider */
     bool available;
     char detail[512];
-    pthread_mutex_t serial; /* held around run by the SERIAL class, around context_create by PER_CONTEXT */
+    /* Held around all calls that work by the SERIAL class, around context_create by PER_CONTEXT; see
+     * gt_provider_lock. */
+    pthread_mutex_t serial;
+    atomic_uint_least64_t lock_waits, lock_wait_ns; /* of all sessions */
 } gt_provider_entry;
 #define GT_NO_PLUGIN UINT32_MAX
 
@@ -99,6 +102,16 @@ uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
 gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
 gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
 gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index);
+
+/* Waits for the provider's lock and returns how long: 0, without reading a clock, when it was free. Lock
+ * order: a session's lock, this one, then any of the runtime's, which the provider's calls take (serial.c).
+ */
+uint64_t gt_provider_lock(gt_provider_entry *entry);
+void gt_provider_unlock(gt_provider_entry *entry);
+static inline bool gt_provider_is_serial(const gt_provider_entry *entry)
+{
+    return entry->info.concurrency == GANTRY_CONCURRENCY_SERIAL;
+}
 
 /* What was set, else what the environment says now, else "". A folder of the environment need not exist. */
 void gt_runtime_setting(gantry_runtime *runtime, gt_setting setting, char out_text[GT_SETTING_BYTES]);

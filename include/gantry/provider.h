@@ -498,8 +498,8 @@ typedef struct gantry_context gantry_context; /* opaque, the plugin's */
 typedef enum gantry_concurrency {
     GANTRY_CONCURRENCY_FREE = 0,        /* contexts run at the same time */
     GANTRY_CONCURRENCY_PER_CONTEXT = 1, /* the same, but contexts are made one at a time */
-    GANTRY_CONCURRENCY_SERIAL =
-        2 /* one run at a time in the whole provider; the host locks and reports the wait */
+    GANTRY_CONCURRENCY_SERIAL = 2 /* one call of compile, reshape, context_create, run or convert at a time in
+                                     the whole provider; the host locks and reports the wait */
 } gantry_concurrency;
 
 typedef struct gantry_provider_info {

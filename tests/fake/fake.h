@@ -5,6 +5,7 @@
  *     fake_config.c   what the JSON text asks for       fake_memory.c    two mappings of one file
  *     fake_queue.c    order, copies, events, time       fake_judge.c     verdicts
  *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
+ *     fake_class.c    what the concurrency class promises
  *     fake_numerics.c precision and faults              fake_device.c    the tables and gantry_plugin_open */
 #ifndef FAKE_H
 #define FAKE_H
@@ -185,6 +186,7 @@ typedef struct fake_provider {
     fake_domain *domain;
     const gantry_host *host;
     fake_script script;
+    atomic_int inside; /* calls that must not meet */
     gantry_provider table;
 } fake_provider;
 

@@ -87,6 +87,14 @@ gantry_status fake_reshape(void *self, gantry_program *program, const gantry_res
                            gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err);
 void fake_shaped_destroy(void *self, gantry_shaped *shaped);
 
+/* fake_run.c */
+gantry_status fake_context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
+                                  gantry_error *err);
+gantry_status fake_run(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err);
+
+/* fake_class.c: entries that notice when the host does not keep to the concurrency class. */
+void fake_keep_class(fake_provider *provider);
+
 static inline gantry_status fake_out_of_memory(gantry_error *err)
 {
     return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE, "fake device: out of memory");

@@ -25,8 +25,8 @@ static void fill_tensor(const gantry_shaped *shaped, uint32_t value, gantry_tens
     out->size_bytes = p->bytes;
 }
 
-static gantry_status context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
-                                    gantry_error *err)
+gantry_status fake_context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
+                                  gantry_error *err)
 {
     fake_provider *provider = self;
     const gantry_graph_view *graph = shaped->program->graph;
@@ -173,7 +173,7 @@ static void offer_timing(gantry_context *context, const gantry_run_args *args)
         *args->out_timing_count = task->timing_count;
 }
 
-static gantry_status run(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err)
+gantry_status fake_run(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err)
 {
     fake_provider *provider = self;
     fake_domain *domain = provider->domain;
@@ -211,8 +211,9 @@ void fake_programs_table(fake_provider *provider)
     provider->table.program_destroy = fake_program_destroy;
     provider->table.reshape = fake_reshape;
     provider->table.shaped_destroy = fake_shaped_destroy;
-    provider->table.context_create = context_create;
+    provider->table.context_create = fake_context_create;
     provider->table.context_destroy = context_destroy;
-    provider->table.run = run;
+    provider->table.run = fake_run;
     provider->table.memory = program_memory;
+    fake_keep_class(provider);
 }
