@@ -40,7 +40,7 @@ static gantry_status true_transfer(gt_frame *frame, gt_plan_state *state, uint32
                        "the size of %s was not reported by the step that made it",
                        frame->leaf->graph->values.data[step->value]->name);
     *out_bytes = value_bytes(frame, step->value, rank, dims);
-    state->true_bytes[index] = *out_bytes;
+    state->true_bytes[index] += *out_bytes;
     if (target->kind != GT_SLOT_OUTPUT)
         return GANTRY_OK;
     gt_frame_output *output = &frame->outputs[target->index];
@@ -203,11 +203,23 @@ static void drain(gt_frame *frame)
     }
 }
 
+/* What is counted is counted for each run. */
+static void begin_counting(gt_plan_state *state, uint64_t run_number)
+{
+    if (state->run_number == run_number)
+        return;
+    state->run_number = run_number;
+    state->run_executions = 0;
+    if (state->true_bytes)
+        memset(state->true_bytes, 0, state->plan->step_count * sizeof *state->true_bytes);
+}
+
 static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)
 {
     gantry_run *run = frame->run;
     if (state->times)
         gt_timing_reset(frame, state);
+    begin_counting(state, run->number);
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
         gantry_status status = __atomic_load_n(&run->stop, __ATOMIC_RELAXED) ? gt_run_check_stop(run, err)
                                                                              : do_step(frame, state, k, err);
@@ -218,10 +230,6 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
     }
     if (state->times)
         gt_timing_collect(frame, state);
-    if (state->run_number != run->number) {
-        state->run_number = run->number;
-        state->run_executions = 0;
-    }
     state->run_executions++;
     state->executions++;
     return GANTRY_OK;

@@ -64,9 +64,9 @@ typedef struct gt_plan_state {
     uint64_t last_used;
     /* Counters for the report. */
     uint64_t executions, run_executions, run_number;
-    uint64_t
-        *true_bytes; /* by step: bytes of true_size transfers in the last run; NULL when the plan has none */
-    gt_step_time *times; /* by step; NULL when the option timing is off */
+    uint64_t *true_bytes; /* by step: bytes of true_size transfers in the last run, summed over its
+                             executions; NULL when the plan has none */
+    gt_step_time *times;  /* by step; NULL when the option timing is off */
 } gt_plan_state;
 
 struct gt_frame {

@@ -70,11 +70,11 @@ typedef enum gt_path { GT_PATH_DIRECT, GT_PATH_PEER, GT_PATH_STAGED } gt_path;
  * comes into it is copied on the second. */
 enum { GT_QUEUE_COMPUTE = 0, GT_QUEUE_COPY = 1 };
 
-/* TRANSFER: bytes of `value` from slot source to slot target; a transfer inside one domain is a copy, not a
- * boundary; between two devices it is the target's, which copies from its peer. CONVERT: `value` from format
- * `from` to `to`, by provider. RUN: the shaped program of `partition`. WAIT: until the queue is idle.
- * CONTROL: the If or Loop of `partition`. RECORD: `event` marks all that the queue was given so far. ORDER:
- * the queue goes on when `event` has passed. */
+/* TRANSFER: bytes of `value` from slot source to slot target, for `partition` or an output (GT_NONE); a
+ * transfer inside one domain is a copy, not a boundary; between two devices it is the target's, which copies
+ * from its peer. CONVERT: `value` from format `from` to `to`, by provider. RUN: the shaped program of
+ * `partition`. WAIT: until the queue is idle. CONTROL: the If or Loop of `partition`. RECORD: `event` marks
+ * all that the queue was given so far. ORDER: the queue goes on when `event` has passed. */
 typedef struct gt_step {
     gt_step_kind kind;
     uint32_t value;

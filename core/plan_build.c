@@ -341,6 +341,7 @@ static gantry_status prefetch(gt_plan_builder *b, uint32_t index, uint32_t befor
     uint32_t next = next_in_domain(b, index), slot;
     if (next == GT_NONE)
         return GANTRY_OK;
+    b->reader = next;
     const gt_partition *partition = &b->variant->placement->partitions[next];
     uint32_t domain = b->session->providers[partition->provider].domain;
     for (uint32_t k = 0; k < partition->input_count; k++) {
@@ -362,6 +363,7 @@ static gantry_status add_run(gt_plan_builder *b, uint32_t index, const gt_shaped
     uint32_t *outputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, partition->output_count);
     if (!inputs || !outputs)
         return gt_plan_no_memory(b);
+    b->reader = index;
     GT_TRY(run_inputs(b, index, inputs));
     GT_TRY(run_outputs(b, index, shaped, inputs, outputs));
     uint32_t workspace = GT_NO_SLOT;
@@ -413,6 +415,7 @@ static gantry_status add_control(gt_plan_builder *b, uint32_t index)
     if (!inputs || !outputs)
         return gt_plan_no_memory(b);
     uint32_t at = 0;
+    b->reader = index;
     b->cause = GT_CAUSE_CONTROL;
     for (uint32_t k = 0; k < node->input_count; k++, at++) {
         inputs[at] = GT_NO_SLOT;
@@ -525,6 +528,7 @@ static gantry_status build_steps(gt_plan_builder *b)
         else
             GT_TRY(add_run(b, p, shaped++));
     }
+    b->reader = GT_NONE;
     GT_TRY(deliver_outputs(b));
     GT_TRY(fetch_results(b));
     GT_TRY(gt_plan_finish(b));

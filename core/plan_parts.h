@@ -53,6 +53,7 @@ typedef struct gt_plan_builder {
     GT_VEC(gt_plan_event) events;
     gt_cause cause; /* of the copies that are added: GT_CAUSE_BOUNDARY leaves it to the slots */
     gt_path path;
+    uint32_t reader; /* the partition they are for, GT_NONE: none */
     gantry_error *err;
 } gt_plan_builder;
 

@@ -92,14 +92,14 @@ static void choose_queue(const gt_plan_builder *b, uint32_t from, uint32_t to, g
 static gt_cause cause_of(const gt_plan_builder *b, const gt_slot *source, const gt_slot *target)
 {
     bool body = b->variant->body;
-    if (source->kind == GT_SLOT_CONSTANT || source->kind == GT_SLOT_BIND)
-        return GT_CAUSE_KNOWN;
     if (b->cause != GT_CAUSE_BOUNDARY)
         return b->cause;
-    if (source->kind == GT_SLOT_INPUT)
-        return body ? GT_CAUSE_CONTROL : GT_CAUSE_INPUT;
     if (target->kind == GT_SLOT_OUTPUT)
         return body ? GT_CAUSE_CONTROL : GT_CAUSE_OUTPUT;
+    if (source->kind == GT_SLOT_CONSTANT || source->kind == GT_SLOT_BIND)
+        return GT_CAUSE_KNOWN;
+    if (source->kind == GT_SLOT_INPUT)
+        return body ? GT_CAUSE_CONTROL : GT_CAUSE_INPUT;
     return GT_CAUSE_BOUNDARY;
 }
 
@@ -115,7 +115,7 @@ gantry_status gt_plan_add_transfer(gt_plan_builder *b, uint32_t value, uint32_t 
                     .true_size = true_size,
                     .cause = cause_of(b, &b->slots.data[source], &b->slots.data[target]),
                     .path = from && to && from != to ? GT_PATH_PEER : b->path,
-                    .partition = GT_NONE,
+                    .partition = b->reader,
                     .workspace = GT_NO_SLOT};
     choose_queue(b, from, to, &step);
     GT_TRY(gt_plan_make_ready(b, source, step.domain, step.queue));

@@ -108,6 +108,7 @@ static json_t *make_document(const gt_report_scope *scope)
     json_object_set_new(document, "nodes", nodes);
     json_object_set_new(document, "partitions", gt_report_partitions(scope));
     json_object_set_new(document, "boundaries", gt_report_boundaries(scope));
+    json_object_set_new(document, "ledger", gt_report_ledger(scope));
     json_object_set_new(document, "capture", gt_report_capture(scope));
     json_object_set_new(document, "kernels", kernels);
     json_object_set_new(document, "fusions", fusions);

@@ -96,6 +96,7 @@ json_t *gt_report_kernels(const gt_report_scope *scope, json_t *fusions); /* rep
 /* Puts the times of kernels and control steps beside the nodes they compute. */
 void gt_report_time_nodes(json_t *nodes, const json_t *kernels);                /* report_kernels.c */
 json_t *gt_report_boundaries(const gt_report_scope *scope);                     /* report_edges.c */
+json_t *gt_report_ledger(const gt_report_scope *scope);                         /* report_ledger.c */
 json_t *gt_report_capture(const gt_report_scope *scope);                        /* report_capture.c */
 json_t *gt_report_numeric(const gt_report_scope *scope);                        /* report_numeric.c */
 json_t *gt_report_plans(const gt_report_scope *scope);                          /* report_plans.c */

@@ -54,10 +54,10 @@ static void count_state(const gt_frame *frame, const gt_plan_state *state, const
         sum->total_executions += state->executions;
         if (!gt_report_ran(state, frame))
             continue;
-        uint64_t bytes = step->true_size ? state->true_bytes[k] : step->bytes;
+        uint64_t bytes = step->true_size ? state->true_bytes[k] : state->run_executions * step->bytes;
         double ns = gt_report_step_ns(frame, state, k);
         sum->run_executions += state->run_executions;
-        sum->run_bytes += state->run_executions * bytes;
+        sum->run_bytes += bytes;
         sum->timed = sum->timed && ns == ns;
         sum->run_ns += ns;
     }

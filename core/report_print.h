@@ -36,6 +36,7 @@ void gt_print_group(json_t *groups, const char *key, json_t *row);
 
 void gt_print_nodes(const json_t *document, gt_text *text);    /* report_text_nodes.c */
 void gt_print_tables(const json_t *document, gt_text *text);   /* report_text_tables.c */
+void gt_print_ledger(const json_t *document, gt_text *text);   /* report_text_ledger.c */
 void gt_print_accounts(const json_t *document, gt_text *text); /* report_text_accounts.c */
 
 #endif

@@ -310,6 +310,7 @@ void gt_print_tables(const json_t *document, gt_text *text)
     if (json_array_size(json_object_get(document, "partitions"))) {
         print_partitions(document, text);
         print_boundaries(document, text);
+        gt_print_ledger(document, text);
         print_capture(document, text);
         print_kernels(document, text);
     }

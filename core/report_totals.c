@@ -51,9 +51,9 @@ static copy_count count_copies(const gt_report_scope *scope)
                     continue;
                 bool crossing =
                     state->plan->slots[step->source].domain != state->plan->slots[step->target].domain;
-                uint64_t bytes = step->true_size ? state->true_bytes[k] : step->bytes;
+                uint64_t bytes = step->true_size ? state->true_bytes[k] : state->run_executions * step->bytes;
                 *(crossing ? &sum.crossing : &sum.inside) += state->run_executions;
-                *(crossing ? &sum.crossing_bytes : &sum.inside_bytes) += state->run_executions * bytes;
+                *(crossing ? &sum.crossing_bytes : &sum.inside_bytes) += bytes;
             }
         }
     }

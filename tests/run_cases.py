@@ -28,7 +28,7 @@ from case_checks import CHECKS, condition  # noqa: E402
 from child import in_child  # noqa: E402
 
 COUNTERS = ("copies", "copied_bytes", "inside_copies", "inside_bytes", "runs", "kernels", "syncs", "allocations", "live_bytes",
-            "uploaded_bytes", "compiles", "reshapes")
+            "uploaded_bytes", "compiles", "reshapes", "peer_copies", "peer_bytes", "pinned_copies", "pinned_bytes")
 
 
 def read_tensor(path):
@@ -84,8 +84,8 @@ def read_counters(path):
         raw = f.read()
     rows = {}
     for k in range(int.from_bytes(raw[8:16], "little")):
-        record = raw[16 + 160 * k:16 + 160 * (k + 1)]
-        rows[record[:64].rstrip(b"\0").decode()] = dict(zip(COUNTERS, struct.unpack("<12Q", record[64:160])))
+        record = raw[16 + 192 * k:16 + 192 * (k + 1)]
+        rows[record[:64].rstrip(b"\0").decode()] = dict(zip(COUNTERS, struct.unpack("<16Q", record[64:192])))
     return rows
 
 

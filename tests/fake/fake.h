@@ -3,7 +3,8 @@
  * failures.
  *
  *     fake_config.c   what the JSON text asks for       fake_memory.c    two mappings of one file
- *     fake_queue.c    order, copies, events, time       fake_judge.c     verdicts
+ *     fake_queue.c    order, events, time               fake_copy.c      copies, pinned memory, peers
+ *     fake_judge.c    verdicts
  *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
  *     fake_class.c    what the concurrency class promises
  *     fake_numerics.c precision and faults              fake_device.c    the tables and gantry_plugin_open */
@@ -88,6 +89,9 @@ typedef struct fake_config {
     gantry_dtype compute; /* UNDEFINED, FLOAT16 or INT8 */
     gantry_concurrency concurrency;
     double transfer_gbps, latency_us, copy_us; /* copy_us < 0: not given */
+    double pageable_gbps;                      /* where the host's end is not pinned; 0: the same */
+    bool pinned, peers;
+    uint32_t queues;
     double enqueue_us, reshape_us;
     bool timing, late, views;
     uint64_t memory_bytes;
@@ -125,6 +129,10 @@ typedef struct fake_counters {
     atomic_uint_least64_t uploaded_bytes; /* weights, at compile: no copies */
     atomic_uint_least64_t compiles;
     atomic_uint_least64_t reshapes;
+    atomic_uint_least64_t peer_copies; /* into this device, from another one */
+    atomic_uint_least64_t peer_bytes;
+    atomic_uint_least64_t pinned_copies; /* of copies, those whose host end is pinned */
+    atomic_uint_least64_t pinned_bytes;
 } fake_counters;
 
 typedef struct fake_block {
@@ -156,6 +164,13 @@ typedef struct fake_script {
     atomic_uint_least64_t calls[FAKE_CALL_COUNT];
 } fake_script;
 
+#define FAKE_MAX_PINNED 256
+
+typedef struct fake_pinned {
+    char *address;
+    size_t bytes;
+} fake_pinned;
+
 typedef struct fake_domain {
     const gantry_host *host;
     const fake_config *config; /* of the first device in it */
@@ -164,6 +179,9 @@ typedef struct fake_domain {
     fake_counters own_counters; /* when no file was asked for */
     fake_script script;
     atomic_int lost;
+    pthread_mutex_t pinned_lock;
+    fake_pinned pinned[FAKE_MAX_PINNED]; /* under pinned_lock */
+    uint32_t pinned_count;
     gantry_domain table;
 } fake_domain;
 
@@ -171,6 +189,17 @@ typedef struct fake_domain {
 gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_call call, gantry_error *err);
 /* Fills domain->table. */
 void fake_domain_table(fake_domain *domain);
+gantry_status fake_domain_alloc(void *self, size_t bytes, gantry_memory_kind kind, void **out_handle,
+                                gantry_error *err);
+void fake_domain_free(void *self, void *handle, gantry_memory_kind kind);
+gantry_status fake_domain_copy(void *self, gantry_queue *queue, gantry_copy_kind kind, gantry_buffer target,
+                               gantry_buffer source, size_t bytes, gantry_error *err);
+int fake_domain_peer(void *self, const char *other_name, const gantry_domain *other);
+gantry_status fake_copy_from_peer(void *self, gantry_queue *queue, const gantry_domain *other,
+                                  gantry_buffer target, gantry_buffer source, size_t bytes,
+                                  gantry_error *err);
+/* How long a copy takes. */
+double fake_copy_ns(const fake_config *config, size_t bytes, bool pinned);
 void fake_sleep_until(const fake_domain *domain, uint64_t end_ns);
 
 /* Work for a queue: called on the queue's thread. */

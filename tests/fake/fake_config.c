@@ -123,6 +123,15 @@ static gantry_status parse_memory(fake_config *config, const char *key, const js
     return GANTRY_OK;
 }
 
+static gantry_status parse_queues(fake_config *config, const char *key, const json_t *value, size_t field,
+                                  gantry_error *err)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > 8)
+        return bad(err, key, "a whole number from 1 to 8");
+    config->queues = (uint32_t)json_integer_value(value);
+    return GANTRY_OK;
+}
+
 static gantry_status parse_compute(fake_config *config, const char *key, const json_t *value, size_t field,
                                    gantry_error *err)
 {
@@ -323,6 +332,10 @@ static const struct {
     {"concurrency", parse_concurrency, 0},
     {"memory_mib", parse_memory, 0},
     {"transfer_gbps", parse_number, FIELD(transfer_gbps)},
+    {"pageable_gbps", parse_number, FIELD(pageable_gbps)},
+    {"queues", parse_queues, 0},
+    {"peers", parse_switch, FIELD(peers)},
+    {"pinned", parse_switch, FIELD(pinned)},
     {"latency_us", parse_number, FIELD(latency_us)},
     {"copy_us", parse_number, FIELD(copy_us)},
     {"enqueue_us", parse_number, FIELD(enqueue_us)},
@@ -336,8 +349,13 @@ static gantry_status parse_device(const json_t *device, fake_config *config, gan
 {
     const char *key;
     json_t *value;
-    *config = (fake_config){
-        .name = "fake", .copy_us = -1, .timing = true, .late = true, .memory_bytes = 1ull << 32};
+    *config = (fake_config){.name = "fake",
+                            .copy_us = -1,
+                            .queues = 1,
+                            .pinned = true,
+                            .timing = true,
+                            .late = true,
+                            .memory_bytes = 1ull << 32};
     if (!json_is_object(device))
         return bad(err, "devices", "a list of objects");
     json_object_foreach((json_t *)device, key, value)

@@ -84,6 +84,7 @@ static gantry_status find_or_open_domain(fake_plugin *plugin, const fake_config 
         free(domain);
         return status;
     }
+    pthread_mutex_init(&domain->pinned_lock, NULL);
     place_counters(plugin, domain);
     fake_domain_table(domain);
     plugin->domain_tables[plugin->domain_count] = &domain->table;
@@ -172,6 +173,7 @@ static void plugin_close(void *self)
         free(plugin->providers[k]);
     for (uint32_t k = 0; k < plugin->domain_count; k++) {
         fake_memory_close(&plugin->domains[k]->memory);
+        pthread_mutex_destroy(&plugin->domains[k]->pinned_lock);
         free(plugin->domains[k]);
     }
     if (plugin->counters_map)

@@ -73,13 +73,6 @@ gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_cal
                      (unsigned long long)number);
 }
 
-static double copy_ns(const fake_config *config, size_t bytes)
-{
-    if (config->copy_us >= 0)
-        return config->copy_us * 1e3;
-    return config->latency_us * 1e3 + (config->transfer_gbps > 0 ? (double)bytes / config->transfer_gbps : 0);
-}
-
 /* ---- the queue's thread ---------------------------------------------------------------------- */
 
 static void note_failure(gantry_queue *queue, gantry_status status, const gantry_error *err)
@@ -234,67 +227,6 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
     return status;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
-typedef struct copy_task {
-    fake_domain *domain;
-    gantry_copy_kind kind;
-    gantry_buffer target, source;
-    size_t bytes;
-} copy_task;
-
-static void *resolve(const copy_task *copy, gantry_buffer buffer, bool on_host)
-{
-    if (on_host)
-        return buffer.handle ? (char *)buffer.handle + buffer.offset_bytes : NULL;
-    return fake_memory_own(&copy->domain->memory, buffer, copy->bytes);
-}
-
-static gantry_status resolve_both(const copy_task *copy, void **out_target, void **out_source,
-                                  gantry_error *err)
-{
-    *out_target = resolve(copy, copy->target, copy->kind == GANTRY_COPY_TO_HOST);
-    *out_source = resolve(copy, copy->source, copy->kind == GANTRY_COPY_TO_DEVICE);
-    if (copy->bytes && (!*out_target || !*out_source))
-        return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
-                         "fake device: the %s of a copy of %zu bytes lies in no living block of its memory",
-                         !*out_target ? "target" : "source", copy->bytes);
-    return GANTRY_OK;
-}
-
-static gantry_status do_copy(void *arg, gantry_error *err)
-{
-    const copy_task *copy = arg;
-    fake_domain *domain = copy->domain;
-    uint64_t begin = domain->host->now_ns(domain->host);
-    void *target, *source;
-    gantry_status status = resolve_both(copy, &target, &source, err);
-    if (status != GANTRY_OK)
-        return status;
-    if (copy->bytes)
-        memmove(target, source, copy->bytes);
-    bool inside = copy->kind == GANTRY_COPY_INSIDE;
-    atomic_fetch_add(inside ? &domain->counters->inside_copies : &domain->counters->copies, 1);
-    atomic_fetch_add(inside ? &domain->counters->inside_bytes : &domain->counters->copied_bytes, copy->bytes);
-    if (!inside)
-        fake_sleep_until(domain, begin + (uint64_t)copy_ns(domain->config, copy->bytes));
-    return GANTRY_OK;
-}
-
-static gantry_status domain_copy(void *self, gantry_queue *queue, gantry_copy_kind kind, gantry_buffer target,
-                                 gantry_buffer source, size_t bytes, gantry_error *err)
-{
-    copy_task copy = {self, kind, target, source, bytes};
-    void *t, *s;
-    if (!queue || (unsigned)kind > GANTRY_COPY_INSIDE)
-        return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
-                         "fake device: a copy needs a queue and one of three kinds (%d)", (int)kind);
-    gantry_status status = fake_call_begin(copy.domain, &copy.domain->script, FAKE_CALL_COPY, err);
-    if (status == GANTRY_OK)
-        status = resolve_both(&copy, &t, &s, err);
-    return status == GANTRY_OK ? fake_queue_push(queue, do_copy, &copy, sizeof copy, err) : status;
-}
-
 /* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct event_task {
@@ -417,42 +349,12 @@ static gantry_status domain_describe(void *self, gantry_domain_info *out_info)
     out_info->alignment = 64;
     out_info->separate_memory = 1;
     out_info->has_clock = config->timing;
-    out_info->to_device_ns = out_info->to_host_ns = copy_ns(config, 0);
+    out_info->to_device_ns = out_info->to_host_ns = fake_copy_ns(config, 0, true);
     out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns =
         config->copy_us >= 0 ? 0 : config->transfer_gbps;
     out_info->cost_source = 'a';
+    out_info->queue_count = config->queues;
     return GANTRY_OK;
-}
-
-static gantry_status domain_alloc(void *self, size_t bytes, gantry_memory_kind kind, void **out_handle,
-                                  gantry_error *err)
-{
-    fake_domain *domain = self;
-    *out_handle = NULL;
-    gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_ALLOC, err);
-    if (status != GANTRY_OK)
-        return status;
-    if (kind == GANTRY_MEMORY_PINNED)
-        *out_handle = domain->host->alloc(domain->host, bytes, 64);
-    else
-        *out_handle = fake_memory_alloc(&domain->memory, bytes);
-    if (!*out_handle)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN,
-                         "fake device: no room for %zu bytes: %llu of %zu are in use", bytes,
-                         (unsigned long long)fake_memory_live(&domain->memory), domain->memory.bytes);
-    atomic_fetch_add(&domain->counters->allocations, 1);
-    if (kind == GANTRY_MEMORY_DEVICE)
-        atomic_fetch_add(&domain->counters->live_bytes, bytes ? bytes : 1);
-    return GANTRY_OK;
-}
-
-static void domain_free(void *self, void *handle, gantry_memory_kind kind)
-{
-    fake_domain *domain = self;
-    if (kind == GANTRY_MEMORY_PINNED)
-        domain->host->free(domain->host, handle);
-    else if (handle)
-        atomic_fetch_sub(&domain->counters->live_bytes, fake_memory_free(&domain->memory, handle));
 }
 
 static gantry_status domain_memory_info(void *self, uint64_t *out_free_bytes, uint64_t *out_total_bytes)
@@ -473,18 +375,20 @@ void fake_domain_table(fake_domain *domain)
     domain->table = (gantry_domain){.struct_bytes = sizeof domain->table,
                                     .self = domain,
                                     .describe = domain_describe,
-                                    .alloc = domain_alloc,
-                                    .free = domain_free,
+                                    .alloc = fake_domain_alloc,
+                                    .free = fake_domain_free,
                                     .memory_info = domain_memory_info,
                                     .queue_open = queue_open,
                                     .queue_close = queue_close,
                                     .queue_sync = queue_sync,
-                                    .copy = domain_copy,
+                                    .copy = fake_domain_copy,
                                     .event_create = event_create,
                                     .event_destroy = event_destroy,
                                     .event_record = event_record,
                                     .event_wait = event_wait,
                                     .event_sync = event_sync,
                                     .event_elapsed = event_elapsed,
-                                    .lost = domain_lost};
+                                    .lost = domain_lost,
+                                    .peer = fake_domain_peer,
+                                    .copy_from_peer = fake_copy_from_peer};
 }

@@ -174,6 +174,8 @@ typedef struct small_session {
     gantry_status status;
 } small_session;
 
+static const gantry_allocator *small_allocator; /* of the runtimes that are made; NULL: malloc */
+
 /* options: "key=value;key=value". plugin: a provider library to load first, with its config; NULL: none.
  * Takes over the bytes. status is that of creation; a library that can't be loaded is the report's matter. */
 static inline small_session small_open_with(wire model, const char *plugin, const char *config,
@@ -181,7 +183,7 @@ static inline small_session small_open_with(wire model, const char *plugin, cons
 {
     small_session s = {.err = GANTRY_ERROR_INIT};
     gantry_options *o = NULL;
-    s.status = gantry_runtime_create(NULL, &s.runtime, &s.err);
+    s.status = gantry_runtime_create(small_allocator, &s.runtime, &s.err);
     if (s.status == GANTRY_OK && plugin)
         (void)gantry_runtime_load_provider(s.runtime, plugin, config, &s.err);
     if (s.status == GANTRY_OK)

@@ -2,6 +2,7 @@
  * runs. */
 #include "plan_case.h"
 #include "stub.h"
+#include "verify_ledger.h"
 #include "verify_placement.h"
 #include "verify_plan.h"
 
@@ -536,6 +537,14 @@ static bool no_complaints(test_case *c)
     return true;
 }
 
+static void forget_counts(test_case *c)
+{
+    for (uint32_t d = 1; d < c->session.domain_count; d++) {
+        memset(c->devices[d].copies, 0, sizeof c->devices[d].copies);
+        memset(c->devices[d].bytes, 0, sizeof c->devices[d].bytes);
+    }
+}
+
 static bool run_once(test_case *c, gantry_run *run)
 {
     gantry_error err = GANTRY_ERROR_INIT;
@@ -549,11 +558,13 @@ static bool run_once(test_case *c, gantry_run *run)
     for (uint32_t again = 0; right && again < 2; again++) {
         if (again == 0)
             right = bind_all(c, run, &set, &err) == GANTRY_OK || failed(c, "binding", &err);
+        forget_counts(c);
         gantry_status status = right ? gantry_run_execute(run, &err) : GANTRY_OK;
         if (is_unsupported(c, status))
             break;
         right = right && (status == GANTRY_OK || failed(c, "run", &err));
-        right = right && no_complaints(c) && check_frame(c, run->root);
+        right =
+            right && no_complaints(c) && check_frame(c, run->root) && verify_ledger(run, c->devices, c->text);
         for (uint32_t k = 0; right && k < graph->outputs.count; k++)
             right = same_result(c, run, &set, k);
         c->counts->runs += right;

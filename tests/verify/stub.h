@@ -49,7 +49,9 @@ typedef struct stub_domain {
     random_source random;
     uint32_t index;
     uint32_t peers; /* a bit for each domain that it can copy from */
-    bool broken;    /* some access was outside of its block */
+    /* Copies that were made, by kind: with the host, from peers, inside. */
+    uint64_t copies[3], bytes[3];
+    bool broken; /* some access was outside of its block */
     uint32_t alive;
 } stub_domain;
 

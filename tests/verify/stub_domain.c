@@ -184,8 +184,11 @@ typedef struct copy_work {
 static void do_copy(void *arg)
 {
     const copy_work *c = arg;
+    int kind = c->peer ? 1 : c->kind == GANTRY_COPY_INSIDE ? 2 : 0;
     if (!c->bytes)
         return;
+    c->domain->copies[kind]++;
+    c->domain->bytes[kind] += c->bytes;
     uint8_t *target = stub_bytes(c->kind == GANTRY_COPY_TO_HOST ? NULL : c->domain, c->target, c->bytes);
     uint8_t *source = stub_bytes(c->peer                            ? c->peer
                                  : c->kind == GANTRY_COPY_TO_DEVICE ? NULL

@@ -1,0 +1,184 @@
+/* The ledger: every byte that the last run moved, with its edge, its cause and its way; and what each device
+ * should have counted itself. */
+#include "report.h"
+
+static const char *const CAUSES[] = {"boundary",     "input",      "output", "host_known",
+                                     "control_flow", "conversion", "staging"};
+static const char *const PATHS[] = {"direct", "peer", "staged"};
+
+/* Copies of one kind: equal in all but the numbers at the end. */
+typedef struct entry {
+    const gt_report_part *part;
+    uint32_t value, reader; /* reader: the partition that asked for it, GT_NONE: none */
+    uint32_t source, target;
+    gt_cause cause;
+    const char *path;
+    bool pinned;
+    uint64_t executions, copies, bytes, total_executions;
+    double ns;
+} entry;
+
+typedef struct ledger {
+    const gt_report_scope *scope;
+    GT_VEC(entry) entries;
+    bool failed;
+} ledger;
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+static bool moves(const gt_step *step)
+{
+    return step->kind == GT_STEP_TRANSFER || step->kind == GT_STEP_CONVERT;
+}
+
+static bool same_kind(const entry *a, const entry *b)
+{
+    return a->part == b->part && a->value == b->value && a->reader == b->reader && a->source == b->source &&
+           a->target == b->target && a->cause == b->cause && a->path == b->path && a->pinned == b->pinned;
+}
+
+static void add_entry(ledger *l, const entry *fresh)
+{
+    for (uint32_t k = l->entries.count; k-- > 0 && l->entries.data[k].part == fresh->part;) {
+        entry *e = &l->entries.data[k];
+        if (!same_kind(e, fresh))
+            continue;
+        e->executions += fresh->executions;
+        e->copies += fresh->copies;
+        e->bytes += fresh->bytes;
+        e->total_executions += fresh->total_executions;
+        e->ns += fresh->ns;
+        return;
+    }
+    l->failed |= !gt_vec_push(l->scope->session->allocator, &l->entries, *fresh);
+}
+
+static entry entry_of(const gt_report_part *part, const gt_plan_state *state, uint32_t index)
+{
+    const gt_step *step = &state->plan->steps[index];
+    const gt_slot *source = &state->plan->slots[step->source], *target = &state->plan->slots[step->target];
+    bool inside = source->domain == target->domain, ran = gt_report_ran(state, part->frame);
+    entry e = {.part = part,
+               .value = step->value,
+               .reader = step->partition,
+               .source = source->domain,
+               .target = target->domain,
+               .cause = step->cause,
+               .path = inside ? "inside" : PATHS[step->path],
+               .total_executions = state->executions};
+    if (!ran)
+        return e;
+    uint64_t one = step->kind == GT_STEP_CONVERT ? target->bytes : step->bytes;
+    e.executions = state->run_executions;
+    e.bytes = step->true_size ? state->true_bytes[index] : state->run_executions * one;
+    e.copies = e.bytes ? state->run_executions : 0;
+    e.ns = gt_report_step_ns(part->frame, state, index);
+    return e;
+}
+
+static void collect(ledger *l)
+{
+    for (uint32_t p = 0; p < l->scope->part_count; p++) {
+        const gt_report_part *part = &l->scope->parts[p];
+        for (uint32_t s = 0; part->frame && s < part->frame->states.count; s++) {
+            const gt_plan_state *state = part->frame->states.data[s];
+            for (uint32_t k = 0; k < state->plan->step_count; k++)
+                if (moves(&state->plan->steps[k])) {
+                    entry fresh = entry_of(part, state, k);
+                    add_entry(l, &fresh);
+                }
+        }
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static json_t *partition_or_null(uint32_t partition)
+{
+    return partition == GT_NONE ? json_null() : json_integer(partition);
+}
+
+static json_t *row_of(const ledger *l, const entry *e)
+{
+    const gantry_session *session = l->scope->session;
+    const gt_variant *variant = e->part->variant;
+    const gt_value *value = variant->graph->values.data[e->value];
+    uint32_t maker =
+        value->producer == GT_NONE ? GT_NONE : variant->placement->partition_of_node[value->producer];
+    json_t *row = json_object();
+    json_object_set_new(row, "tensor", gt_report_string(value->name));
+    json_object_set_new(row, "graph", json_integer(e->part->number));
+    json_object_set_new(row, "cause", json_string(CAUSES[e->cause]));
+    json_object_set_new(row, "path", json_string(e->path));
+    json_object_set_new(row, "source", gt_report_string(session->domains[e->source].name));
+    json_object_set_new(row, "target", gt_report_string(session->domains[e->target].name));
+    json_object_set_new(row, "producer_partition", partition_or_null(maker));
+    json_object_set_new(row, "reader_partition", partition_or_null(e->reader));
+    json_object_set_new(row, "pinned", json_boolean(e->pinned));
+    json_object_set_new(row, "executions", gt_report_count(e->executions));
+    json_object_set_new(row, "copies", gt_report_count(e->copies));
+    json_object_set_new(row, "bytes", gt_report_count(e->bytes));
+    json_object_set_new(row, "executions_total", gt_report_count(e->total_executions));
+    json_object_set_new(row, "us", gt_report_measured_us(e->executions ? e->ns : __builtin_nan("")));
+    return row;
+}
+
+/* What a device counts: copies with the host, copies from peers (which are the target's), copies inside. */
+static json_t *device_of(const ledger *l, uint32_t domain)
+{
+    uint64_t copies = 0, bytes = 0, peer_copies = 0, peer_bytes = 0, inside_copies = 0, inside_bytes = 0;
+    for (uint32_t k = 0; k < l->entries.count; k++) {
+        const entry *e = &l->entries.data[k];
+        bool target = e->target == domain;
+        if ((e->source != domain && !target) || e->cause == GT_CAUSE_CONVERSION)
+            continue;
+        if (e->source == domain && target) {
+            inside_copies += e->copies;
+            inside_bytes += e->bytes;
+        } else if (e->source == 0 || e->target == 0) {
+            copies += e->copies;
+            bytes += e->bytes;
+        } else if (target) {
+            peer_copies += e->copies;
+            peer_bytes += e->bytes;
+        }
+    }
+    json_t *row = json_object();
+    json_object_set_new(row, "domain", gt_report_string(l->scope->session->domains[domain].name));
+    json_object_set_new(row, "copies", gt_report_count(copies));
+    json_object_set_new(row, "bytes", gt_report_count(bytes));
+    json_object_set_new(row, "peer_copies", gt_report_count(peer_copies));
+    json_object_set_new(row, "peer_bytes", gt_report_count(peer_bytes));
+    json_object_set_new(row, "inside_copies", gt_report_count(inside_copies));
+    json_object_set_new(row, "inside_bytes", gt_report_count(inside_bytes));
+    return row;
+}
+
+json_t *gt_report_ledger(const gt_report_scope *scope)
+{
+    ledger l = {.scope = scope};
+    json_t *rows = json_array(), *devices = json_array();
+    uint64_t bytes = 0, crossing = 0;
+    if (scope->run)
+        collect(&l);
+    for (uint32_t k = 0; k < l.entries.count; k++) {
+        const entry *e = &l.entries.data[k];
+        bytes += e->bytes;
+        crossing += e->source != e->target ? e->bytes : 0;
+        json_array_append_new(rows, row_of(&l, e));
+    }
+    for (uint32_t d = 1; scope->run && d < scope->session->domain_count; d++)
+        json_array_append_new(devices, device_of(&l, d));
+    json_t *document = json_object();
+    json_object_set_new(document, "bytes",
+                        scope->run ? gt_report_count(bytes) : json_string(GT_NOT_MEASURED));
+    json_object_set_new(document, "crossing_bytes",
+                        scope->run ? gt_report_count(crossing) : json_string(GT_NOT_MEASURED));
+    json_object_set_new(document, "devices", devices);
+    json_object_set_new(document, "rows", rows);
+    gt_vec_free(scope->session->allocator, &l.entries);
+    if (!l.failed)
+        return document;
+    json_decref(document);
+    return NULL;
+}

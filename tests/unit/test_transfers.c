@@ -1,0 +1,313 @@
+/* Copies: between devices, beside kernels, through pinned memory; and the ledger, which must agree with what
+ * the devices counted. */
+#include "../support/small_models.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
+#define BOTH "providers=a,b,cpu;plan=priority"
+#define ROWS 8
+#define COUNT (ROWS * 4)
+#define BYTES (COUNT * sizeof(float))
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+typedef struct counters {
+    char name[64];
+    uint64_t copies, copied_bytes, inside_copies, inside_bytes, runs, kernels, syncs, allocations, live_bytes,
+        uploaded_bytes, compiles, reshapes, peer_copies, peer_bytes, pinned_copies, pinned_bytes;
+} counters;
+
+static char counters_path[64];
+static float x[COUNT], z[COUNT];
+
+static void begin(void)
+{
+    snprintf(counters_path, sizeof counters_path, "/tmp/gantry_transfersXXXXXX");
+    close(mkstemp(counters_path));
+    for (int k = 0; k < COUNT; k++) {
+        x[k] = (float)(k - 5);
+        z[k] = (float)(3 * k + 1);
+    }
+}
+
+static void end(void)
+{
+    unlink(counters_path);
+}
+
+TestSuite(transfers, .init = begin, .fini = end);
+
+/* a has Neg, Abs and Add, b has Relu and Mul; `keys` are further ones of both. */
+static const char *devices(const char *keys)
+{
+    static char config[1200];
+    snprintf(config, sizeof config,
+             "{\"counters_file\": \"%s\", \"devices\": ["
+             "{\"name\": \"a\", \"ops\": {\"Neg\": [\"float32\"], \"Abs\": [\"float32\"], \"Add\": "
+             "[\"float32\"]}%s},"
+             "{\"name\": \"b\", \"ops\": {\"Relu\": [\"float32\"], \"Mul\": [\"float32\"]}%s}]}",
+             counters_path, keys, keys);
+    return config;
+}
+
+static counters counted(int device)
+{
+    counters c = {{0}};
+    FILE *file = fopen(counters_path, "rb");
+    cr_assert_not_null(file);
+    fseek(file, 16 + device * (long)sizeof c, SEEK_SET);
+    cr_assert_eq(fread(&c, sizeof c, 1, file), 1);
+    fclose(file);
+    return c;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* y = Abs(Relu(Neg(x))): a, b, a. */
+static wire there_and_back(void)
+{
+    wire g = small_graph("there");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "n"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Relu", "relu1", "n", "r"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Abs", "abs1", "r", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_F32, 2, -1, 4);
+    return small_model(g);
+}
+
+/* y = Abs(Sin(Neg(x)) + z): a, the host, a; z is wanted late. */
+static wire two_inputs(void)
+{
+    wire g = small_graph("two");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "n"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Sign", "sign1", "n", "s"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Add", "add1", "s,z", "t"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Abs", "abs1", "t", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_input(&g, "z", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_F32, 2, -1, 4);
+    return small_model(g);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static small_session open_on(wire model, const char *keys, const char *options)
+{
+    small_session s = small_open_with(model, FAKE, devices(keys), options);
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    return s;
+}
+
+static void run(small_session *s)
+{
+    cr_assert_eq(gantry_run_execute(s->run, &s->err), GANTRY_OK, "%s", s->err.message);
+}
+
+static void check_there_and_back(small_session *s)
+{
+    gantry_tensor y = small_result(s, 0);
+    for (int k = 0; k < COUNT; k++)
+        cr_assert_eq(small_floats_of(&y)[k], x[k] < 0 ? -x[k] : 0, "element %d", k);
+}
+
+static void check_two_inputs(small_session *s)
+{
+    gantry_tensor y = small_result(s, 0);
+    for (int k = 0; k < COUNT; k++)
+        cr_assert_eq(small_floats_of(&y)[k], z[k] + (x[k] < 0 ? 1 : x[k] > 0 ? -1 : 0), "element %d", k);
+}
+
+/* ---- the ledger ------------------------------------------------------------------------------ */
+
+static json_t *ledger_of(small_session *s)
+{
+    gantry_report *report = NULL;
+    const char *text = NULL;
+    size_t bytes = 0;
+    cr_assert_eq(gantry_session_report(s->session, s->run, &report, &s->err), GANTRY_OK);
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_TEXT, &text, &bytes, NULL), GANTRY_OK);
+    cr_assert_not_null(strstr(text, "Ledger: every byte"));
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_JSON, &text, &bytes, NULL), GANTRY_OK);
+    json_t *document = json_loadb(text, bytes, 0, NULL);
+    json_t *ledger = json_incref(json_object_get(document, "ledger"));
+    json_decref(document);
+    gantry_report_destroy(&report);
+    return ledger;
+}
+
+static uint64_t number(const json_t *row, const char *key)
+{
+    cr_assert(json_is_integer(json_object_get(row, key)), "%s is no count", key);
+    return (uint64_t)json_integer_value(json_object_get(row, key));
+}
+
+/* What the device counted since `before` is what the ledger's sums say. */
+static void check_device(const json_t *ledger, int device, const counters *before)
+{
+    const json_t *row = json_array_get(json_object_get(ledger, "devices"), (size_t)device);
+    counters now = counted(device);
+    cr_assert_str_eq(json_string_value(json_object_get(row, "domain")), now.name);
+    cr_assert_eq(number(row, "bytes"), now.copied_bytes - before->copied_bytes, "%s copied %zu bytes",
+                 now.name, (size_t)(now.copied_bytes - before->copied_bytes));
+    cr_assert_eq(number(row, "copies"), now.copies - before->copies, "%s made %zu copies", now.name,
+                 (size_t)(now.copies - before->copies));
+    cr_assert_eq(number(row, "peer_bytes"), now.peer_bytes - before->peer_bytes);
+    cr_assert_eq(number(row, "peer_copies"), now.peer_copies - before->peer_copies);
+    cr_assert_eq(number(row, "inside_bytes"), now.inside_bytes - before->inside_bytes);
+    cr_assert_eq(number(row, "inside_copies"), now.inside_copies - before->inside_copies);
+}
+
+/* The row of a tensor that goes to a domain, or NULL. */
+static const json_t *row_of(const json_t *ledger, const char *tensor, const char *target)
+{
+    size_t k;
+    json_t *row;
+    json_array_foreach(json_object_get(ledger, "rows"), k,
+                       row) if (strcmp(json_string_value(json_object_get(row, "tensor")), tensor) == 0 &&
+                                strcmp(json_string_value(json_object_get(row, "target")), target) ==
+                                    0) return row;
+    return NULL;
+}
+
+static void check_row(const json_t *ledger, const char *tensor, const char *target, const char *cause,
+                      const char *path)
+{
+    const json_t *row = row_of(ledger, tensor, target);
+    cr_assert_not_null(row, "%s does not go to %s", tensor, target);
+    cr_assert_str_eq(json_string_value(json_object_get(row, "cause")), cause, "of %s", tensor);
+    cr_assert_str_eq(json_string_value(json_object_get(row, "path")), path, "of %s", tensor);
+    cr_assert_eq(number(row, "bytes"), BYTES, "of %s", tensor);
+}
+
+/* Runs once more and compares. */
+static json_t *checked_ledger(small_session *s)
+{
+    counters before[2] = {counted(0), counted(1)};
+    run(s);
+    json_t *ledger = ledger_of(s);
+    check_device(ledger, 0, &before[0]);
+    check_device(ledger, 1, &before[1]);
+    return ledger;
+}
+
+/* ---- between devices ------------------------------------------------------------------------- */
+
+Test(transfers, devices_that_are_no_peers_copy_through_the_host)
+{
+    small_session s = open_on(there_and_back(), "", BOTH);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    json_t *ledger = checked_ledger(&s);
+    check_there_and_back(&s);
+    check_row(ledger, "x", "a", "input", "direct");
+    check_row(ledger, "n", "host", "staging", "staged");
+    check_row(ledger, "n", "b", "boundary", "staged");
+    check_row(ledger, "r", "a", "boundary", "staged");
+    check_row(ledger, "y", "host", "output", "direct");
+    cr_assert_eq(json_array_size(json_object_get(ledger, "rows")), 6);
+    cr_assert_eq(number(ledger, "crossing_bytes"), 6 * BYTES);
+    json_decref(ledger);
+    small_close(&s);
+}
+
+Test(transfers, peers_copy_from_each_other)
+{
+    small_session s = open_on(there_and_back(), ", \"peers\": true", BOTH);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    json_t *ledger = checked_ledger(&s);
+    check_there_and_back(&s);
+    check_row(ledger, "n", "b", "boundary", "peer");
+    check_row(ledger, "r", "a", "boundary", "peer");
+    cr_assert_null(row_of(ledger, "n", "host"));
+    cr_assert_eq(counted(1).copies, 0, "b has nothing to do with the host");
+    cr_assert_eq(number(ledger, "crossing_bytes"), 4 * BYTES);
+    json_decref(ledger);
+    small_close(&s);
+}
+
+/* ---- beside kernels -------------------------------------------------------------------------- */
+
+Test(transfers, a_second_queue_brings_what_the_next_partition_reads)
+{
+    small_session s = open_on(two_inputs(), ", \"queues\": 2", BOTH);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, ROWS, 4, z);
+    for (int k = 0; k < 20; k++) {
+        z[k] += (float)k;
+        json_decref(checked_ledger(&s));
+        check_two_inputs(&s);
+    }
+    small_close(&s);
+}
+
+Test(transfers, two_queues_and_two_peers)
+{
+    small_session s = open_on(there_and_back(), ", \"queues\": 2, \"peers\": true", BOTH);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    for (int k = 0; k < 20; k++) {
+        x[k] -= (float)k;
+        json_decref(checked_ledger(&s));
+        check_there_and_back(&s);
+    }
+    small_close(&s);
+}
+
+/* Counts what the thread of the test asks for: queues of the fake device compute with the host's kernels,
+ * which allocate, on threads of their own. */
+static _Thread_local uint64_t asked;
+
+static void *count_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
+{
+    asked++;
+    if (new_bytes)
+        return realloc(memory, new_bytes);
+    free(memory);
+    return NULL;
+}
+
+Test(transfers, steady_runs_allocate_nothing)
+{
+    static const gantry_allocator counting = {sizeof counting, NULL, count_resize};
+    const char *const keys[] = {"", ", \"queues\": 2", ", \"peers\": true",
+                                ", \"queues\": 2, \"peers\": true"};
+    small_allocator = &counting;
+    for (int k = 0; k < 4; k++) {
+        small_session s = open_on(there_and_back(), keys[k], BOTH);
+        small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+        run(&s);
+        run(&s);
+        uint64_t before = asked, own = counted(0).allocations;
+        cr_assert_gt(before, 0);
+        for (int n = 0; n < 10; n++)
+            run(&s);
+        cr_assert_eq(asked, before, "%llu with%s", (unsigned long long)(asked - before), keys[k]);
+        cr_assert_eq(counted(0).allocations, own);
+        check_there_and_back(&s);
+        small_close(&s);
+    }
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* A body on a device: what its iterations copy is counted one by one. */
+Test(transfers, copies_of_a_loop_are_counted_one_by_one)
+{
+    small_session s = open_on(small_loop(), "", BOTH);
+    int64_t trips = 64;
+    small_bind(&s, 0, GANTRY_INT64, 0, 0, 0, &trips);
+    small_bind(&s, 1, GANTRY_FLOAT32, 1, 4, 0, x);
+    json_t *ledger = checked_ledger(&s);
+    gantry_tensor y = small_result(&s, 0);
+    for (int k = 0; k < 4; k++)
+        cr_assert_eq(small_floats_of(&y)[k], x[k] + 64);
+    cr_assert_gt(counted(0).runs, 0, "the body is on the device");
+    trips = 3;
+    json_t *fewer = checked_ledger(&s);
+    cr_assert_lt(number(fewer, "bytes"), number(ledger, "bytes"), "counts are those of the last run");
+    json_decref(fewer);
+    json_decref(ledger);
+    small_close(&s);
+}
