@@ -29,7 +29,7 @@ typedef struct cli_args {
         *images[CLI_MAX_REPEATS], *dims[CLI_MAX_REPEATS], *shapes[CLI_MAX_REPEATS],
         *disabled[CLI_MAX_REPEATS];
     int plugin_count, option_count, input_count, image_count, dim_count, shape_count, disable_count;
-    const char *atol, *rtol, *repeat;
+    const char *atol, *rtol, *repeat, *config;
     bool json, batch, help, report, no_rewrites;
 } cli_args;
 
@@ -52,6 +52,7 @@ int cli_bench(int argc, char **argv);
 int cli_optimize(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_providers(int argc, char **argv);
+int cli_plugin(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 
 /* A model that is loaded, and what it stands on. Zero is an empty one. */

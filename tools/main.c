@@ -1,5 +1,6 @@
 /* The command line: one table of subcommands. */
 #include "cli.h"
+#include "plugin/kit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +70,15 @@ static const cli_command COMMANDS[] = {
     {"providers", cli_providers, "list the providers that can be used",
      "usage: gantry providers [--plugin FILE[=CFG]] [--providers A,B]\n\nexamples:\n  gantry providers "
      "--providers opencl,cpu\n"},
+    {"plugin", cli_plugin, "check a provider library",
+     "usage: gantry plugin check FILE.so [options]\n\n"
+     "  --config TEXT       the text the plugin is opened with\n"
+     "  --json              all results as one JSON object\n\n"
+     "A line for each rule of docs/plugin-guide.md: passed, failed with what to do, or skipped with the\n"
+     "reason. Rules run in processes of their own, so that a crash is a failed rule. Exit codes: 0 nothing\n"
+     "failed, 1 a rule failed, 2 bad use, 6 the file can't be read.\n\n"
+     "examples:\n"
+     "  gantry plugin check build/libgantry_example.so\n"},
     {"doctor", cli_doctor, "check what this machine offers",
      "usage: gantry doctor\n\nPrints versions, CPU features, threads, memory, and each provider with its "
      "state.\n\nexamples:\n  gantry doctor\n"},
@@ -90,6 +100,8 @@ static void print_help(FILE *to)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, KIT_CHILD) == 0)
+        return kit_child_main(argc - 2, argv + 2);
     for (size_t k = 0; k < COMMAND_COUNT; k++) {
         if (strcmp(name, COMMANDS[k].name) != 0)
             continue;

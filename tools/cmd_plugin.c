@@ -1,0 +1,38 @@
+/* gantry plugin: checks a provider library, or says what it brings. */
+#include "cli.h"
+
+#include "plugin/kit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check(const cli_args *args)
+{
+    kit_results results = {.json = args->json};
+    if (access(args->model, R_OK) != 0) {
+        fprintf(stderr, "gantry plugin: %s can't be read\n", args->model);
+        return CLI_FILE;
+    }
+    kit_job job = {.path = args->model, .config = args->config ? args->config : "", .results = &results};
+    if (kit_check_file(&results, args->model))
+        kit_check_plugin(&job);
+    uint32_t failed = results.counts[KIT_FAIL];
+    kit_results_end(&results, args->model);
+    return failed ? CLI_CHECK_FAILED : CLI_OK;
+}
+
+int cli_plugin(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const cli_args *args);
+    } ACTIONS[] = {{"check", check}};
+    cli_args args;
+    for (size_t k = 0; argc > 1 && k < sizeof ACTIONS / sizeof *ACTIONS; k++)
+        if (strcmp(argv[1], ACTIONS[k].name) == 0)
+            return cli_parse(argc - 1, argv + 1, "|MODEL|config|json|", &args) ? ACTIONS[k].run(&args)
+                                                                               : CLI_USAGE;
+    fprintf(stderr, "gantry plugin: say what to do: gantry plugin check FILE.so\n");
+    return CLI_USAGE;
+}
