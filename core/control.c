@@ -1,9 +1,11 @@
 /* If and Loop as the host runs them: the bodies are frames of their own; carried values swap buffers, scan
- * outputs pile up in one that grows. */
+ * outputs pile up in one that grows, each in the domain where it is at home. Only what the host decides with
+ * is on the host. */
 #include "run.h"
 
 /* A value on its way through a loop. */
 typedef struct carried {
+    uint32_t domain;
     gt_block block; /* what the last iteration made; empty before the first */
     gantry_buffer at;
     uint32_t rank;
@@ -12,6 +14,7 @@ typedef struct carried {
 } carried;
 
 typedef struct scan {
+    uint32_t domain;
     gt_block block;
     size_t used;
     uint32_t rank; /* of one element */
@@ -27,6 +30,7 @@ struct gt_control {
     uint32_t carried_count, scan_count;
     carried *carried;
     scan *scans;
+    gt_control_copies copies;
 };
 
 void gt_control_destroy(gantry_session *session, struct gt_control **inout_control)
@@ -39,9 +43,9 @@ void gt_control_destroy(gantry_session *session, struct gt_control **inout_contr
         gt_free(session->allocator, control->capture_map[k]);
     }
     for (uint32_t k = 0; control->carried && k < control->carried_count; k++)
-        gt_block_free(session, 0, &control->carried[k].block);
+        gt_block_free(session, control->carried[k].domain, &control->carried[k].block);
     for (uint32_t k = 0; control->scans && k < control->scan_count; k++)
-        gt_block_free(session, 0, &control->scans[k].block);
+        gt_block_free(session, control->scans[k].domain, &control->scans[k].block);
     gt_free(session->allocator, control->carried);
     gt_free(session->allocator, control->scans);
     gt_free(session->allocator, control);
@@ -55,6 +59,21 @@ uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out
         if (control->bodies[k])
             out_frames[count++] = control->bodies[k];
     return count;
+}
+
+const gt_control_copies *gt_control_copies_of(const struct gt_control *control)
+{
+    return control ? &control->copies : NULL;
+}
+
+/* Bodies that have other edges than the node are found out when it runs. */
+static void find_homes(struct gt_control *control, const gt_variant *body)
+{
+    uint32_t count = body ? body->graph->outputs.count : 0;
+    for (uint32_t k = 0; k < control->carried_count && 1 + k < count; k++)
+        control->carried[k].domain = body->output_domains[1 + k];
+    for (uint32_t k = 0; k < control->scan_count && 1 + control->carried_count + k < count; k++)
+        control->scans[k].domain = body->output_domains[1 + control->carried_count + k];
 }
 
 static gantry_status create(gt_frame *frame, const gt_program *program, const gt_node *node,
@@ -76,13 +95,33 @@ static gantry_status create(gt_frame *frame, const gt_program *program, const gt
         control->scans = GT_NEW_ARRAY(session->allocator, struct scan, control->scan_count + 1);
         if (!control->carried || !control->scans)
             return gt_out_of_memory(err, GANTRY_STAGE_RUN);
+        find_homes(control, program->bodies[0]);
     }
     return GANTRY_OK;
 }
 
-static const void *host_pointer(gantry_buffer buffer)
+static void *host_pointer(gantry_buffer buffer)
 {
-    return (const char *)buffer.handle + buffer.offset_bytes;
+    return (char *)buffer.handle + buffer.offset_bytes;
+}
+
+/* Copies inside a domain; on a device behind all that its queue was given. */
+static gantry_status copy_inside(gantry_run *run, struct gt_control *control, uint32_t domain,
+                                 gantry_buffer target, gantry_buffer source, size_t bytes, gantry_error *err)
+{
+    if (bytes == 0)
+        return GANTRY_OK;
+    if (domain == 0) {
+        memmove(host_pointer(target), host_pointer(source), bytes);
+        return GANTRY_OK;
+    }
+    if (control->copies.run_number != run->number)
+        control->copies = (gt_control_copies){.run_number = run->number};
+    control->copies.count++;
+    control->copies.bytes += bytes;
+    const gantry_domain *table = run->session->domains[domain].entry->table;
+    return table->copy(table->self, gt_run_queue(run, domain, GT_QUEUE_COMPUTE), GANTRY_COPY_INSIDE, target,
+                       source, bytes, err);
 }
 
 /* ---- entering a body ------------------------------------------------------------------------- */
@@ -101,7 +140,8 @@ static gantry_status map_captures(gt_frame *body, struct gt_control *control, in
     const gt_variant *entry = body->entry, *leaf = body->leaf;
     for (uint32_t k = 0; k < leaf->capture_count; k++) {
         uint32_t outer = leaf->graph->values.data[leaf->captures[k]]->captured, m = 0;
-        while (m < entry->capture_count && entry->graph->values.data[entry->captures[m]]->captured != outer)
+        while (m < entry->capture_count && (entry->capture_domains[m] != leaf->capture_domains[k] ||
+                                            entry->graph->values.data[entry->captures[m]]->captured != outer))
             m++;
         if (m == entry->capture_count)
             return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
@@ -114,8 +154,10 @@ static gantry_status map_captures(gt_frame *body, struct gt_control *control, in
 }
 
 /* Symbols that the extents and elements of one body input or capture stand for. dims may be NULL: known to
- * the outer graph. */
-static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *dims, gantry_buffer buffer,
+ * the outer graph. elements are the host's, NULL on a device: such a value has no elements that somebody
+ * needs.
+ */
+static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *dims, const void *elements,
                                    gantry_error *err)
 {
     const gt_graph *graph = body->leaf ? body->leaf->graph : body->entry->graph;
@@ -132,7 +174,7 @@ static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *d
         env->values[symbol].i = dims[d];
         env->known[symbol] = 1;
     }
-    for (uint32_t k = 0; value->elements && k < value->element_count; k++) {
+    for (uint32_t k = 0; elements && value->elements && k < value->element_count; k++) {
         if (value->elements[k] == GT_EXPR_UNKNOWN ||
             exprs->nodes.data[value->elements[k]].kind != GT_EXPR_SYMBOL)
             continue;
@@ -141,7 +183,7 @@ static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *d
             exprs->symbols.data[symbol].value != id)
             continue;
         GT_TRY(gt_env_reserve(body->run->session->allocator, env, symbol + 1, err));
-        env->values[symbol] = gt_scalar_read(value->dtype, host_pointer(buffer), k);
+        env->values[symbol] = gt_scalar_read(value->dtype, elements, k);
         env->known[symbol] = 1;
     }
     return GANTRY_OK;
@@ -154,7 +196,9 @@ static gantry_status enter_captures(gt_frame *body, struct gt_control *control, 
 {
     const gt_variant *entry = body->entry;
     for (uint32_t k = 0; k < entry->capture_count; k++)
-        GT_TRY(enter_symbols(body, entry->captures[k], NULL, state->slots[captured[k]], err));
+        GT_TRY(enter_symbols(body, entry->captures[k], NULL,
+                             entry->capture_domains[k] ? NULL : host_pointer(state->slots[captured[k]]),
+                             err));
     GT_TRY(gt_frame_enter(body, err));
     GT_TRY(map_captures(body, control, which, err));
     for (uint32_t k = 0; k < body->leaf->capture_count; k++)
@@ -165,32 +209,60 @@ static gantry_status enter_captures(gt_frame *body, struct gt_control *control, 
 
 /* ---- leaving a body -------------------------------------------------------------------------- */
 
-/* Copies a result to the outer graph's output, whose size may be known only now. */
-static gantry_status leave_value(gt_frame *frame, gt_plan_state *state, uint32_t slot_index, const void *data,
-                                 uint32_t rank, const int64_t *dims, size_t bytes, gantry_error *err)
+/* What a body left, on its way to the outer graph. */
+typedef struct result {
+    uint32_t domain;
+    gantry_buffer at;
+    gt_block *block; /* the whole block in which it lies, to be handed over; NULL: it has to be copied */
+    uint32_t rank;
+    const int64_t *dims;
+    size_t bytes;
+} result;
+
+static void note_true_shape(gt_frame *frame, uint32_t value, const result *r)
+{
+    gt_true_shape *truth = &frame->true_shapes[value];
+    truth->known = true;
+    truth->rank = r->rank;
+    memcpy(truth->dims, r->dims, r->rank * sizeof *r->dims);
+}
+
+/* A block for a block: the one that comes back is written next time. */
+static void hand_over(gt_frame *frame, const gt_slot *slot, gt_block *block)
+{
+    gt_frame_carry *carry = &frame->carries[slot->index];
+    gt_block spare = carry->block;
+    carry->block = *block;
+    *block = spare;
+    carry->domain = slot->domain;
+    frame->version++;
+}
+
+/* Gives a result to the outer graph, whose size may be known only now. */
+static gantry_status leave_value(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
+                                 uint32_t slot_index, const result *r, gantry_error *err)
 {
     const gt_slot *slot = &state->plan->slots[slot_index];
     const gt_plan_shape *shape = &state->plan->shapes[slot->value];
-    if (shape->dynamic || shape->bounded) {
-        gt_true_shape *truth = &frame->true_shapes[slot->value];
-        truth->known = true;
-        truth->rank = rank;
-        memcpy(truth->dims, dims, rank * sizeof *dims);
-    }
-    if (shape->dynamic) {
-        GT_TRY(gt_frame_grow_carry(frame, slot->index, 0, bytes, err));
-        if (bytes)
-            memcpy(frame->carries[slot->index].block.handle, data, bytes);
-        return GANTRY_OK;
-    }
-    if (bytes > slot->bytes)
+    if (shape->dynamic || shape->bounded)
+        note_true_shape(frame, slot->value, r);
+    if (!shape->dynamic && r->bytes > slot->bytes)
         return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
                        "value %s has %zu bytes where %zu were planned",
-                       frame->leaf->graph->values.data[slot->value]->name, bytes, slot->bytes);
-    void *target = (char *)state->slots[slot_index].handle + state->slots[slot_index].offset_bytes;
-    if (bytes && target != data)
-        memcpy(target, data, bytes);
-    return GANTRY_OK;
+                       frame->leaf->graph->values.data[slot->value]->name, r->bytes, slot->bytes);
+    if (slot->kind == GT_SLOT_CARRY && slot->domain != 0 && r->block && r->block->handle &&
+        r->block->bytes >= slot->bytes) {
+        hand_over(frame, slot, r->block);
+        return GANTRY_OK;
+    }
+    gantry_buffer target = state->slots[slot_index];
+    if (shape->dynamic) {
+        GT_TRY(gt_frame_grow_carry(frame, slot->index, slot->domain, r->bytes, err));
+        target = (gantry_buffer){frame->carries[slot->index].block.handle, 0};
+    }
+    if (target.handle == r->at.handle && target.offset_bytes == r->at.offset_bytes)
+        return GANTRY_OK;
+    return copy_inside(frame->run, control, r->domain, target, r->at, r->bytes, err);
 }
 
 /* A trip count or condition has one element, whatever its rank; inference refuses those whose size it knows.
@@ -243,10 +315,14 @@ static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan
     }
     GT_TRY(enter_captures(body, control, which, state, captured, err));
     GT_TRY(gt_frame_execute(body, err));
-    for (uint32_t k = 0; k < body->output_count && k < step->output_count; k++)
-        if (step->outputs[k] != GT_NO_SLOT && !body->outputs[k].given)
-            GT_TRY(leave_value(frame, state, step->outputs[k], host_pointer(body->outputs[k].buffer),
-                               body->outputs[k].rank, body->outputs[k].dims, body->outputs[k].bytes, err));
+    for (uint32_t k = 0; k < body->output_count && k < step->output_count; k++) {
+        const gt_frame_output *output = &body->outputs[k];
+        if (step->outputs[k] == GT_NO_SLOT || output->given)
+            continue;
+        result left = {
+            gt_frame_output_domain(body, k), output->buffer, NULL, output->rank, output->dims, output->bytes};
+        GT_TRY(leave_value(frame, control, state, step->outputs[k], &left, err));
+    }
     return GANTRY_OK;
 }
 
@@ -285,9 +361,11 @@ static gantry_status enter_iteration(struct gt_control *control, const gt_plan_s
 {
     gt_frame *body = control->bodies[0];
     const gt_graph *graph = body->entry->graph;
-    for (uint32_t k = 0; k < control->carried_count; k++)
-        GT_TRY(enter_symbols(body, graph->inputs.data[2 + k], control->carried[k].dims,
-                             control->carried[k].at, err));
+    for (uint32_t k = 0; k < control->carried_count; k++) {
+        const carried *c = &control->carried[k];
+        GT_TRY(enter_symbols(body, graph->inputs.data[2 + k], c->dims, c->domain ? NULL : host_pointer(c->at),
+                             err));
+    }
     GT_TRY(enter_captures(body, control, 0, state, captured, err));
     gt_frame_set_input(body, 0, (gantry_buffer){&control->iteration, 0});
     gt_frame_set_input(body, 1, (gantry_buffer){&control->condition, 0});
@@ -296,28 +374,39 @@ static gantry_status enter_iteration(struct gt_control *control, const gt_plan_s
     return GANTRY_OK;
 }
 
-static gantry_status append_scan(gantry_session *session, scan *s, const gt_frame_output *output,
-                                 int64_t iteration, const gt_node *node, gantry_error *err)
+/* Room for `bytes` more. The old block goes when its queue has read it. */
+static gantry_status grow_scan(gantry_run *run, struct gt_control *control, scan *s, size_t bytes,
+                               gantry_error *err)
 {
-    if (iteration > 0 &&
+    gt_block bigger = {0};
+    bool moved;
+    GT_TRY(gt_block_grow(run->session, s->domain, &bigger, (s->used + bytes) * 2, &moved, err));
+    gantry_status status = copy_inside(run, control, s->domain, (gantry_buffer){bigger.handle, 0},
+                                       (gantry_buffer){s->block.handle, 0}, s->used, err);
+    if (status == GANTRY_OK)
+        status = gt_run_settle(run, s->domain, err);
+    gt_block *unused = status == GANTRY_OK ? &s->block : &bigger;
+    gt_block_free(run->session, s->domain, unused);
+    if (status == GANTRY_OK)
+        s->block = bigger;
+    return status;
+}
+
+static gantry_status append_scan(gantry_run *run, struct gt_control *control, scan *s,
+                                 const gt_frame_output *output, const gt_node *node, gantry_error *err)
+{
+    if (control->iteration > 0 &&
         (s->rank != output->rank || memcmp(s->dims, output->dims, s->rank * sizeof *s->dims) != 0))
         return gt_fail(
             err, GANTRY_MODEL_SHAPE, GANTRY_STAGE_RUN, node->name,
             "a scan output of Loop %s changed its shape in iteration %lld; all iterations have to agree",
-            node->name, (long long)iteration);
+            node->name, (long long)control->iteration);
     s->rank = output->rank;
     memcpy(s->dims, output->dims, s->rank * sizeof *s->dims);
-    if (s->used + output->bytes > s->block.bytes || !s->block.handle) {
-        gt_block bigger = {0};
-        bool moved;
-        GT_TRY(gt_block_grow(session, 0, &bigger, (s->used + output->bytes) * 2, &moved, err));
-        if (s->block.handle)
-            memcpy(bigger.handle, s->block.handle, s->used);
-        gt_block_free(session, 0, &s->block);
-        s->block = bigger;
-    }
-    if (output->bytes)
-        memcpy((char *)s->block.handle + s->used, host_pointer(output->buffer), output->bytes);
+    if (s->used + output->bytes > s->block.bytes || !s->block.handle)
+        GT_TRY(grow_scan(run, control, s, output->bytes, err));
+    GT_TRY(copy_inside(run, control, s->domain, (gantry_buffer){s->block.handle, s->used}, output->buffer,
+                       output->bytes, err));
     s->used += output->bytes;
     return GANTRY_OK;
 }
@@ -345,19 +434,21 @@ static gantry_status leave_iteration(gt_frame *frame, struct gt_control *control
         gt_frame_set_output(body, 1 + k, (gantry_buffer){0}, 0, false);
     }
     for (uint32_t k = 0; k < control->scan_count; k++)
-        GT_TRY(append_scan(frame->run->session, &control->scans[k],
-                           &body->outputs[1 + control->carried_count + k], control->iteration, node, err));
+        GT_TRY(append_scan(frame->run, control, &control->scans[k],
+                           &body->outputs[1 + control->carried_count + k], node, err));
     return GANTRY_OK;
 }
 
 static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
                                  const gt_step *step, gantry_error *err)
 {
-    for (uint32_t k = 0; k < control->carried_count && k < step->output_count; k++)
+    for (uint32_t k = 0; k < control->carried_count && k < step->output_count; k++) {
+        carried *c = &control->carried[k];
+        gt_block *block = control->iteration ? &c->block : NULL;
+        result left = {c->domain, c->at, block, c->rank, c->dims, c->bytes};
         if (step->outputs[k] != GT_NO_SLOT)
-            GT_TRY(leave_value(frame, state, step->outputs[k], host_pointer(control->carried[k].at),
-                               control->carried[k].rank, control->carried[k].dims, control->carried[k].bytes,
-                               err));
+            GT_TRY(leave_value(frame, control, state, step->outputs[k], &left, err));
+    }
     const gt_graph *graph = control->bodies[0]->entry->graph;
     for (uint32_t k = 0; k < control->scan_count; k++) {
         uint32_t output = control->carried_count + k;
@@ -377,8 +468,8 @@ static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt
             if (value->dims[d] == GT_EXPR_UNKNOWN ||
                 !gt_expr_is_const(&graph->model->exprs, value->dims[d], &dims[1 + d]))
                 dims[1 + d] = 0;
-        GT_TRY(
-            leave_value(frame, state, step->outputs[output], s->block.handle, rank + 1, dims, s->used, err));
+        result left = {s->domain, {s->block.handle, 0}, &s->block, rank + 1, dims, s->used};
+        GT_TRY(leave_value(frame, control, state, step->outputs[output], &left, err));
     }
     return GANTRY_OK;
 }

@@ -132,6 +132,15 @@ static gantry_status wait_for(gt_frame *frame, uint32_t domain, uint32_t queue, 
     return table->queue_sync(table->self, gt_run_queue(frame->run, domain, queue), err);
 }
 
+gantry_status gt_run_settle(const gantry_run *run, uint32_t domain, gantry_error *err)
+{
+    if (domain == 0)
+        return GANTRY_OK;
+    const gantry_domain *table = run->session->domains[domain].entry->table;
+    GT_TRY(table->queue_sync(table->self, run->queues[domain], err));
+    return run->copiers[domain] ? table->queue_sync(table->self, run->copiers[domain], err) : GANTRY_OK;
+}
+
 static gantry_status run_event(gt_frame *frame, const gt_plan_state *state, const gt_step *step,
                                gantry_error *err)
 {

@@ -186,10 +186,20 @@ static gantry_status keep_choices(gt_frame *frame, gantry_error *err)
     return GANTRY_OK;
 }
 
+/* Work of an iteration before may still use what goes. */
+static gantry_status settle_all(const gt_frame *frame, gantry_error *err)
+{
+    for (uint32_t d = 1; d < frame->run->session->domain_count; d++)
+        GT_TRY(gt_run_settle(frame->run, d, err));
+    return GANTRY_OK;
+}
+
 static gantry_status enter_leaf(gt_frame *frame, gt_variant *leaf, gantry_error *err)
 {
     if (leaf == frame->leaf)
         return GANTRY_OK;
+    if (frame->leaf)
+        GT_TRY(settle_all(frame, err));
     leave_leaf(frame);
     frame->leaf = leaf;
     frame->version++;
@@ -331,7 +341,7 @@ static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state 
 }
 
 /* Keeps at most as many states as the session keeps plans; the one used least recently goes. */
-static void trim_states(gt_frame *frame, const gt_plan_state *keep)
+static gantry_status trim_states(gt_frame *frame, const gt_plan_state *keep, gantry_error *err)
 {
     uint32_t limit = frame->run->session->options.plan_cache;
     while (frame->states.count > (limit ? limit : 1)) {
@@ -345,10 +355,12 @@ static void trim_states(gt_frame *frame, const gt_plan_state *keep)
                 oldest = k;
         }
         if (oldest == GT_NONE)
-            return;
+            return GANTRY_OK;
+        GT_TRY(settle_all(frame, err));
         destroy_state(frame, frame->states.data[oldest]);
         frame->states.data[oldest] = frame->states.data[--frame->states.count];
     }
+    return GANTRY_OK;
 }
 
 gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **out_state, gantry_error *err)
@@ -379,9 +391,8 @@ gantry_status gt_frame_plan(gt_frame *frame, uint32_t segment, gt_plan_state **o
     GT_TRY(create_state(frame, plan, &state, err));
     state->last_used = ++frame->tick;
     frame->current[segment] = state;
-    trim_states(frame, state);
     *out_state = state;
-    return GANTRY_OK;
+    return trim_states(frame, state, err);
 }
 
 /* Before a run nobody knows them: a plan that is made with those of the run before would have room for these

@@ -169,6 +169,13 @@ struct gt_control;
 void gt_control_destroy(gantry_session *session, struct gt_control **control);
 gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt_step *step,
                                  gantry_error *err);
+/* What it copied inside devices in the run of that number: scan outputs, results that could not be handed
+ * over. */
+typedef struct gt_control_copies {
+    uint64_t run_number, count, bytes;
+} gt_control_copies;
+
+const gt_control_copies *gt_control_copies_of(const struct gt_control *control); /* NULL: none */
 /* Frames below a control step, for the report. */
 uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out_frames[2]);
 

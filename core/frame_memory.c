@@ -189,16 +189,26 @@ static gantry_status check_limit(const gt_frame *frame, const gt_plan *plan, gan
     return gt_plan_too_large(plan, err, what);
 }
 
-static gantry_status grow_arenas(gt_frame *frame, const gt_plan *plan, gantry_error *err)
+/* A block of a device may be in use until its queues are idle. */
+static gantry_status grow_block(gt_frame *frame, uint32_t domain, gt_block *block, size_t bytes,
+                                gantry_error *err)
 {
     bool moved = false;
-    gantry_status status = GANTRY_OK;
-    for (uint32_t d = 0; status == GANTRY_OK && d < frame->run->session->domain_count; d++)
-        if (plan->arena_bytes[d])
-            status =
-                gt_block_grow(frame->run->session, d, &frame->arenas[d], plan->arena_bytes[d], &moved, err);
+    if (bytes <= block->bytes && block->handle)
+        return GANTRY_OK;
+    if (domain != 0 && block->handle)
+        GT_TRY(gt_run_settle(frame->run, domain, err));
+    gantry_status status = gt_block_grow(frame->run->session, domain, block, bytes, &moved, err);
     frame->version += moved;
     return status;
+}
+
+static gantry_status grow_arenas(gt_frame *frame, const gt_plan *plan, gantry_error *err)
+{
+    for (uint32_t d = 0; d < frame->run->session->domain_count; d++)
+        if (plan->arena_bytes[d])
+            GT_TRY(grow_block(frame, d, &frame->arenas[d], plan->arena_bytes[d], err));
+    return GANTRY_OK;
 }
 
 static gantry_status grow_slot(gt_frame *frame, const gt_plan *plan, const gt_slot *slot, gantry_error *err)
@@ -231,28 +241,21 @@ gantry_status gt_frame_grow(gt_frame *frame, const gt_plan *plan, gantry_error *
 
 uint32_t gt_frame_output_domain(const gt_frame *frame, uint32_t index)
 {
-    return frame->entry->body ? 0 : frame->run->session->output_domains[index];
+    return frame->entry->output_domains[index];
 }
 
 gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
                                   gantry_error *err)
 {
-    bool moved = false;
     frame->carries[value].domain = domain;
-    gantry_status status =
-        gt_block_grow(frame->run->session, domain, &frame->carries[value].block, bytes, &moved, err);
-    frame->version += moved;
-    return status;
+    return grow_block(frame, domain, &frame->carries[value].block, bytes, err);
 }
 
 gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err)
 {
     gt_frame_output *output = &frame->outputs[index];
-    bool moved = false;
-    gantry_status status = gt_block_grow(frame->run->session, gt_frame_output_domain(frame, index),
-                                         &output->own, bytes, &moved, err);
+    gantry_status status = grow_block(frame, gt_frame_output_domain(frame, index), &output->own, bytes, err);
     output->buffer = (gantry_buffer){output->own.handle, 0};
     output->capacity = output->own.bytes;
-    frame->version += moved;
     return status;
 }

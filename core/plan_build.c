@@ -64,11 +64,11 @@ static gantry_status no_slot(gt_plan_builder *b, uint32_t value, uint32_t *out_s
 /* Where graph output k is wanted. */
 static uint32_t output_domain(const gt_plan_builder *b, uint32_t k)
 {
-    return b->variant->body ? 0 : b->session->output_domains[k];
+    return b->variant->output_domains[k];
 }
 
 /* Where an output of this partition goes when its program writes it. */
-static gantry_status output_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
+gantry_status gt_plan_output_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
 {
     const gt_plan_shape *shape = &b->plan->shapes[value];
     uint32_t output = output_of(b, value);
@@ -246,7 +246,7 @@ static gantry_status run_output(gt_plan_builder *b, uint32_t index, uint32_t k,
         return view_slot(b, value, inputs[plan->view_of_input], plan->view_offset_bytes, out_slot);
     if (format->tag)
         return format_slot(b, value, partition->provider, domain, format, out_slot);
-    return output_slot(b, value, domain, out_slot);
+    return gt_plan_output_slot(b, value, domain, out_slot);
 }
 
 static gantry_status run_outputs(gt_plan_builder *b, uint32_t index, const gt_shaped_slot *shaped,
@@ -268,7 +268,7 @@ static gantry_status finish_output(gt_plan_builder *b, uint32_t index, uint32_t 
     uint32_t value = partition->outputs[k], target = GT_NO_SLOT, domain = b->slots.data[slot].domain;
     gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
     if (format->tag) {
-        GT_TRY(output_slot(b, value, domain, &target));
+        GT_TRY(gt_plan_output_slot(b, value, domain, &target));
         return convert(b, value, partition->provider, domain, *format, plain, slot, target);
     }
     bool view = shaped->info.output_plans && shaped->info.output_plans[k].view_of_input >= 0;
@@ -400,68 +400,16 @@ static gantry_status add_run(gt_plan_builder *b, uint32_t index, const gt_shaped
     return prefetch(b, index, before);
 }
 
-/* The If or Loop runs on the host: its inputs, then what each body captures, in the order of
- * gt_variant.captures. */
-static gantry_status add_control(gt_plan_builder *b, uint32_t index)
-{
-    const gt_partition *partition = &b->variant->placement->partitions[index];
-    const gt_node *node = b->graph->nodes.data[partition->nodes[0]];
-    const gt_program *program = &b->variant->programs[index];
-    uint32_t input_count = node->input_count;
-    for (int body = 0; body < 2; body++)
-        input_count += program->bodies[body] ? program->bodies[body]->capture_count : 0;
-    uint32_t *inputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, input_count);
-    uint32_t *outputs = GT_ARENA_ARRAY(&b->plan->arena, uint32_t, node->output_count);
-    if (!inputs || !outputs)
-        return gt_plan_no_memory(b);
-    uint32_t at = 0;
-    b->reader = index;
-    b->cause = GT_CAUSE_CONTROL;
-    for (uint32_t k = 0; k < node->input_count; k++, at++) {
-        inputs[at] = GT_NO_SLOT;
-        if (node->inputs[k] != GT_NONE)
-            GT_TRY(gt_plan_acquire(b, node->inputs[k], 0, &inputs[at]));
-    }
-    for (int body = 0; body < 2; body++)
-        for (uint32_t k = 0; program->bodies[body] && k < program->bodies[body]->capture_count; k++, at++)
-            GT_TRY(gt_plan_acquire(
-                b, program->bodies[body]->graph->values.data[program->bodies[body]->captures[k]]->captured, 0,
-                &inputs[at]));
-    b->cause = GT_CAUSE_BOUNDARY;
-    for (uint32_t k = 0; k < input_count; k++)
-        if (inputs[k] != GT_NO_SLOT)
-            GT_TRY(gt_plan_make_ready(b, inputs[k], 0, 0));
-    for (uint32_t k = 0; k < node->output_count; k++) {
-        outputs[k] = GT_NO_SLOT;
-        if (node->outputs[k] != GT_NONE)
-            GT_TRY(output_slot(b, node->outputs[k], 0, &outputs[k]));
-    }
-    for (uint32_t k = 0; k < input_count; k++)
-        if (inputs[k] != GT_NO_SLOT)
-            gt_plan_use_slot(b, inputs[k]);
-    for (uint32_t k = 0; k < node->output_count; k++)
-        if (outputs[k] != GT_NO_SLOT)
-            gt_plan_use_slot(b, outputs[k]);
-    return gt_plan_add_step(b, (gt_step){.kind = GT_STEP_CONTROL,
-                                         .value = GT_NONE,
-                                         .partition = index,
-                                         .provider = partition->provider,
-                                         .inputs = inputs,
-                                         .input_count = input_count,
-                                         .outputs = outputs,
-                                         .output_count = node->output_count,
-                                         .workspace = GT_NO_SLOT});
-}
-
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* The slot that graph output k is best copied from. A true size is known only once the value is on the host.
- */
-static gantry_status delivery_source(gt_plan_builder *b, uint32_t value, uint32_t wanted, bool true_size,
+/* The slot that graph output k is best copied from. The size that a program writes is known only once the
+ * value is on the host, that of what a control node makes with it. */
+static gantry_status delivery_source(gt_plan_builder *b, uint32_t value, uint32_t wanted,
                                      uint32_t *out_source)
 {
-    return true_size ? gt_plan_acquire(b, value, 0, out_source)
-                     : gt_plan_source(b, value, wanted, out_source);
+    const gt_plan_shape *shape = &b->plan->shapes[value];
+    return shape->bounded && !shape->dynamic ? gt_plan_acquire(b, value, 0, out_source)
+                                             : gt_plan_source(b, value, wanted, out_source);
 }
 
 /* Delivers graph output k, which a step of this plan or none makes. A device copies straight into the
@@ -475,7 +423,7 @@ static gantry_status deliver(gt_plan_builder *b, uint32_t k)
         return gt_fail(b->err, GANTRY_UNSUPPORTED, GANTRY_STAGE_RUN, NULL,
                        "output %s has a size that depends on data; it can't be bound in %s",
                        b->graph->values.data[value]->name, b->session->domains[wanted].name);
-    GT_TRY(delivery_source(b, value, wanted, true_size, &source));
+    GT_TRY(delivery_source(b, value, wanted, &source));
     const gt_slot *at = &b->slots.data[source];
     if (at->kind == GT_SLOT_OUTPUT && at->index == k && !at->offset_bytes)
         return GANTRY_OK;
@@ -524,7 +472,7 @@ static gantry_status build_steps(gt_plan_builder *b)
     for (uint32_t p = b->segment->first_partition;
          p < b->segment->first_partition + b->segment->partition_count; p++) {
         if (b->variant->placement->partitions[p].control)
-            GT_TRY(add_control(b, p));
+            GT_TRY(gt_plan_add_control(b, p));
         else
             GT_TRY(add_run(b, p, shaped++));
     }

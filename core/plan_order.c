@@ -91,6 +91,22 @@ gantry_status gt_plan_note_foreign_read(gt_plan_builder *b, uint32_t slot)
     return gt_vec_push(b->allocator, &b->foreign, read) ? GANTRY_OK : gt_plan_no_memory(b);
 }
 
+gantry_status gt_plan_note_left(gt_plan_builder *b, uint32_t domain)
+{
+    uint32_t actor = gt_plan_actor(domain, GT_QUEUE_COMPUTE);
+    learn(known(b, actor), known(b, GT_ACTOR_HOST), b->actor_count);
+    known(b, actor)[actor] = ++b->issued[actor];
+    return gt_vec_push(b->allocator, &b->step_of[actor], b->steps.count - 1) ? GANTRY_OK
+                                                                             : gt_plan_no_memory(b);
+}
+
+void gt_plan_note_left_write(gt_plan_builder *b, uint32_t slot)
+{
+    gt_draft_slot *root = gt_plan_root(b, slot);
+    root->writer = gt_plan_actor(b->slots.data[slot].domain, GT_QUEUE_COMPUTE);
+    root->write_op = b->issued[root->writer];
+}
+
 /* ---- waits ----------------------------------------------------------------------------------- */
 
 static void queue_of(uint32_t actor, uint32_t *out_domain, uint32_t *out_queue)

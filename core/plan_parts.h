@@ -2,6 +2,7 @@
  * Private.
  *
  *     plan_build.c    walks the partitions of a segment
+ *     plan_control.c  the steps of If and Loop
  *     plan_slots.c    where values are, and how they come to the domain that reads them
  *     plan_order.c    who has to wait for whom
  *     plan_layout.c   memory: offsets in arenas */
@@ -85,6 +86,10 @@ void gt_plan_use_slot(gt_plan_builder *b, uint32_t slot);
 void gt_plan_note_write(gt_plan_builder *b, uint32_t slot);
 /* The step that was added last, of a queue, reads the slot, which is of another domain. */
 gantry_status gt_plan_note_foreign_read(gt_plan_builder *b, uint32_t slot);
+/* The control step that was added last left work on the compute queue of this domain. */
+gantry_status gt_plan_note_left(gt_plan_builder *b, uint32_t domain);
+/* The step that was added last and left work there fills the slot, on the compute queue of its domain. */
+void gt_plan_note_left_write(gt_plan_builder *b, uint32_t slot);
 /* Before somebody reads a slot: whoever fills it has done so. A queue of the same domain is ordered by an
  * event, anybody else waits on the host. */
 gantry_status gt_plan_make_ready(gt_plan_builder *b, uint32_t slot, uint32_t domain, uint32_t queue);
@@ -109,8 +114,8 @@ void gt_plan_place_value(gt_plan_builder *b, uint32_t slot);
 /* Whether a node belongs to a later segment, or to this one. */
 bool gt_plan_is_later(const gt_plan_builder *b, uint32_t node);
 bool gt_plan_made_here(const gt_plan_builder *b, uint32_t node);
-/* The place of a value that no step of this plan makes. */
-gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t *out_slot);
+/* The place of a value that no step of this plan makes; of several the one in `domain`. */
+gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot);
 /* Brings a value (default format) to a domain. */
 gantry_status gt_plan_acquire(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot);
 /* The slot that a value is best brought to a domain from: at most one copy away. */
@@ -119,6 +124,13 @@ gantry_status gt_plan_add_transfer(gt_plan_builder *b, uint32_t value, uint32_t 
                                    size_t bytes, bool true_size);
 /* Whether a value could be brought to a domain now without waiting for anybody. */
 bool gt_plan_is_at_hand(gt_plan_builder *b, uint32_t value);
+
+/* ---- plan_build.c, plan_control.c ------------------------------------------------------------ */
+
+/* Where an output of a step goes that makes it in this domain. */
+gantry_status gt_plan_output_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot);
+/* The step of the If or Loop of a partition. */
+gantry_status gt_plan_add_control(gt_plan_builder *b, uint32_t partition);
 
 /* ---- plan_layout.c --------------------------------------------------------------------------- */
 

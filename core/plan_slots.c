@@ -32,7 +32,25 @@ bool gt_plan_made_here(const gt_plan_builder *b, uint32_t node)
     return partition != GT_NONE && partition >= b->segment->first_partition && !gt_plan_is_later(b, node);
 }
 
-gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t *out_slot)
+/* The frame input for a captured value: in that domain when there is one, else any; GT_NONE: no capture. */
+static uint32_t capture_of(const gt_plan_builder *b, uint32_t value, uint32_t domain)
+{
+    uint32_t found = GT_NONE;
+    for (uint32_t k = 0; k < b->variant->capture_count; k++)
+        if (b->variant->captures[k] == value &&
+            (found == GT_NONE || b->variant->capture_domains[k] == domain))
+            found = k;
+    return found;
+}
+
+/* The frame has the captured value in this very domain. */
+static bool is_given(const gt_plan_builder *b, uint32_t value, uint32_t domain)
+{
+    uint32_t capture = capture_of(b, value, domain);
+    return capture != GT_NONE && b->variant->capture_domains[capture] == domain;
+}
+
+gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t domain, uint32_t *out_slot)
 {
     const gt_value *v = b->graph->values.data[value];
     gt_slot slot = {.value = value, .bytes = gt_plan_value_bytes(b->plan, value)};
@@ -47,13 +65,12 @@ gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t 
     } else if (v->input_index >= 0) {
         slot.kind = GT_SLOT_INPUT;
         slot.index = (uint32_t)v->input_index;
-        slot.domain = b->variant->body ? 0 : b->session->input_domains[v->input_index];
-    } else if (v->captured != GT_NONE) {
+        slot.domain = b->variant->input_domains[v->input_index];
+    } else if (v->captured != GT_NONE && capture_of(b, value, domain) != GT_NONE) {
+        uint32_t capture = capture_of(b, value, domain);
         slot.kind = GT_SLOT_INPUT;
-        slot.index = GT_NONE;
-        for (uint32_t k = 0; k < b->variant->capture_count; k++)
-            if (b->variant->captures[k] == value)
-                slot.index = b->graph->inputs.count + k;
+        slot.index = b->graph->inputs.count + capture;
+        slot.domain = b->variant->capture_domains[capture];
     } else if (b->bind_data[value] &&
                (v->producer == GT_NONE || b->graph->nodes.data[v->producer]->at_bind)) {
         slot.kind = GT_SLOT_BIND;
@@ -61,15 +78,9 @@ gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t 
         if (!slot.data)
             return gt_plan_no_memory(b);
     } else if (v->producer != GT_NONE && !gt_plan_made_here(b, v->producer)) {
-        uint32_t partition = b->variant->placement->partition_of_node[v->producer];
         slot.kind = GT_SLOT_CARRY;
         slot.index = value;
-        slot.domain =
-            partition == GT_NONE
-                ? 0
-                : b->session->providers[b->variant->placement->partitions[partition].provider].domain;
-        if (partition != GT_NONE && b->variant->placement->partitions[partition].control)
-            slot.domain = 0;
+        slot.domain = gt_variant_value_domain(b->variant, value);
     } else {
         return gt_fail(b->err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
                        "value %s is read before any step makes it", v->name);
@@ -163,12 +174,14 @@ gantry_status gt_plan_source(gt_plan_builder *b, uint32_t value, uint32_t domain
 {
     uint32_t home = b->home[value];
     *out_slot = *gt_plan_where(b, value, domain);
+    if (*out_slot == GT_NO_SLOT && is_given(b, value, domain))
+        return gt_plan_outside_slot(b, value, domain, out_slot);
     if (*out_slot == GT_NO_SLOT && home != GT_NONE && home && are_peers(b, home, domain))
         *out_slot = *gt_plan_where(b, value, home);
     for (uint32_t d = 0; d < b->session->domain_count && *out_slot == GT_NO_SLOT; d++)
         *out_slot = *gt_plan_where(b, value, d);
     if (*out_slot == GT_NO_SLOT)
-        GT_TRY(gt_plan_outside_slot(b, value, out_slot));
+        GT_TRY(gt_plan_outside_slot(b, value, domain, out_slot));
     uint32_t from = b->slots.data[*out_slot].domain;
     return from && domain && from != domain && !are_peers(b, from, domain) ? stage(b, value, out_slot)
                                                                            : GANTRY_OK;

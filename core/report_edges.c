@@ -2,11 +2,11 @@
  * it, how often, and how many bytes. */
 #include "report.h"
 
-/* Who is at one end: a provider, or the caller's memory. */
+/* Who is at one end: a provider, or the memory of the caller or of a control node's bodies. */
 static const char *end_name(const gt_report_scope *scope, const gt_variant *variant, uint32_t partition,
                             uint32_t domain)
 {
-    return partition == GT_NONE
+    return partition == GT_NONE || variant->placement->partitions[partition].control
                ? scope->session->domains[domain].name
                : scope->session->providers[variant->placement->partitions[partition].provider].name;
 }
@@ -114,10 +114,12 @@ static json_t *consumers_of(const gt_report_scope *scope, const gt_variant *vari
         uint32_t partition = node->removed ? GT_NONE : placement->partition_of_node[id];
         if (partition == GT_NONE)
             continue;
-        uint32_t domain = placement->partitions[partition].control
-                              ? 0
-                              : scope->session->providers[placement->partitions[partition].provider].domain;
-        if (domain != boundary->target_domain ||
+        const gt_partition *reader = &placement->partitions[partition];
+        /* Where a control node reads is up to its bodies: it stands where the boundary names it. */
+        bool here = reader->control
+                        ? partition == boundary->target_partition
+                        : scope->session->providers[reader->provider].domain == boundary->target_domain;
+        if (!here ||
             (boundary->source_domain == boundary->target_domain && partition != boundary->target_partition))
             continue;
         for (uint32_t m = 0; m < node->input_count; m++)

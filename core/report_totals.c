@@ -38,11 +38,25 @@ typedef struct copy_count {
     uint64_t crossing, crossing_bytes, inside, inside_bytes;
 } copy_count;
 
+/* Those that control nodes made themselves. */
+static void count_controls(const gt_frame *frame, copy_count *sum)
+{
+    for (uint32_t p = 0; p < frame->control_count; p++) {
+        const gt_control_copies *copies = gt_control_copies_of(frame->controls[p]);
+        if (!copies || copies->run_number != frame->run->number)
+            continue;
+        sum->inside += copies->count;
+        sum->inside_bytes += copies->bytes;
+    }
+}
+
 static copy_count count_copies(const gt_report_scope *scope)
 {
     copy_count sum = {0, 0, 0, 0};
     for (uint32_t p = 0; p < scope->part_count; p++) {
         const gt_frame *frame = scope->parts[p].frame;
+        if (frame)
+            count_controls(frame, &sum);
         for (uint32_t s = 0; frame && s < frame->states.count; s++) {
             const gt_plan_state *state = frame->states.data[s];
             for (uint32_t k = 0; gt_report_ran(state, frame) && k < state->plan->step_count; k++) {

@@ -92,6 +92,9 @@ static inline void gt_run_note_wait(gantry_run *run, uint32_t provider, gt_wait 
     wait->total_ns += ns;
 }
 
+/* Waits until the queues of a domain are idle: before memory is freed that they may still use. */
+gantry_status gt_run_settle(const gantry_run *run, uint32_t domain, gantry_error *err);
+
 /* Brings env up to date with what is bound; in a steady run only elements are read. */
 gantry_status gt_run_read_symbols(gantry_run *run, gantry_error *err);
 

@@ -16,6 +16,9 @@ gantry_status gt_variant_create(gantry_session *session, gt_variant *parent, gt_
     variant->session = session;
     variant->parent = parent;
     variant->graph = graph;
+    variant->input_domains = session->input_domains;
+    variant->output_domains = session->output_domains;
+    variant->iterations = 1;
     gt_arena_init(&variant->arena, session->allocator);
     *out_variant = variant;
     return GANTRY_OK;
@@ -56,32 +59,28 @@ void gt_variant_destroy(gt_variant **inout_variant)
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
-static gantry_status find_captures(gt_variant *variant, gantry_error *err)
-{
-    const gt_graph *graph = variant->graph;
-    uint32_t *captures = GT_ARENA_ARRAY(&variant->arena, uint32_t, graph->values.count + 1);
-    if (!captures)
-        return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
-    variant->capture_count = 0;
-    for (uint32_t k = 0; k < graph->values.count; k++)
-        if (graph->values.data[k]->captured != GT_NONE && graph->values.data[k]->constant == GT_NONE)
-            captures[variant->capture_count++] = k;
-    variant->captures = captures;
-    return GANTRY_OK;
-}
-
 gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err)
 {
-    if (variant->compiled || variant->choice_count)
+    if (variant->compiled || (variant->choice_count && variant->captures))
         return GANTRY_OK;
-    GT_TRY(find_captures(variant, err));
     GT_TRY(gt_variant_find_choices(variant, err));
     if (variant->choice_count)
-        return GANTRY_OK;
+        return gt_variant_find_captures(variant, err);
     GT_TRY(gt_variant_place(variant, err));
+    GT_TRY(gt_variant_find_captures(variant, err));
     GT_TRY(gt_variant_make_segments(variant, err));
     variant->compiled = true;
     return GANTRY_OK;
+}
+
+/* The graph around a body gives and takes the same, whichever way the body is placed. */
+static void keep_edges(gt_variant *variant, const gt_variant *first)
+{
+    variant->body = first->body;
+    variant->first = first->first ? first->first : first;
+    variant->input_domains = first->input_domains;
+    variant->output_domains = first->output_domains;
+    variant->iterations = first->iterations;
 }
 
 /* A copy of the graph in which the chosen branches stand in place of their Ifs. */
@@ -126,7 +125,7 @@ gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt
     GT_TRY(inline_choices(variant, branches, &graph, err));
     GT_TRY(gt_session_simplify(session, graph, err));
     GT_TRY(gt_variant_create(session, variant, graph, &child.variant, err));
-    child.variant->body = variant->body;
+    keep_edges(child.variant, variant);
     child.variant->simplify_ns = (double)(gt_now_ns() - begin);
     gantry_status status = gt_variant_compile(child.variant, err);
     if (status == GANTRY_OK && !gt_vec_push(session->allocator, &variant->children, child))
@@ -170,7 +169,7 @@ gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const g
     GT_TRY(gt_graph_clone(variant->graph, &graph, err));
     GT_TRY(gt_infer_graph(graph, err));
     GT_TRY(gt_variant_create(session, variant->parent, graph, &shape.alternate, err));
-    shape.alternate->body = variant->body;
+    keep_edges(shape.alternate, variant);
     gantry_status status =
         add_refusals(shape.alternate, variant, &variant->placement->partitions[partition], info, err);
     if (status == GANTRY_OK)

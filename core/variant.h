@@ -69,7 +69,7 @@ struct gt_variant {
     GT_VEC(gt_variant_child) children;
     GT_VEC(gt_refused_shape) refused; /* only grows, under the lock */
     atomic_uint refused_count;        /* of it, for those who hold no lock */
-    bool body;                        /* of a control node: its inputs and outputs are on the host */
+    bool body;                        /* of a control node */
     bool compiled;
     gt_placement *placement;
     gt_program *programs; /* by partition */
@@ -77,9 +77,15 @@ struct gt_variant {
     uint32_t segment_count;
     gt_segment *segments;
     GT_VEC(gt_plan *) plans;
-    uint32_t capture_count; /* values of the graph that are captures, in id order: frame inputs after the
-                               graph's inputs */
-    const uint32_t *captures;
+    /* Where the graph's inputs and outputs lie, as session domains: of the root as the session says, of a
+     * body as variant_edges.c chose. */
+    const uint32_t *input_domains, *output_domains;
+    /* Values of the graph that are captures, in id order, once for each domain in which they are read: frame
+     * inputs after the graph's inputs. */
+    uint32_t capture_count;
+    const uint32_t *captures, *capture_domains;
+    const gt_variant *first; /* the one whose edges and captures this one keeps to; NULL: it has its own */
+    double iterations;       /* how often a body runs in one entry, as far as one can say; 1 for others */
     double compile_ns, place_ns, simplify_ns;
 };
 
@@ -92,6 +98,12 @@ void gt_variant_destroy(gt_variant **variant);
  * choices: then only its children are compiled. The caller holds the session's lock. On failure the placement
  * made so far is kept for the report. */
 gantry_status gt_variant_compile(gt_variant *variant, gantry_error *err);
+
+/* The graph around a body, as it is placed; NULL for the root (variant_edges.c). */
+const gt_variant *gt_variant_outer(const gt_variant *variant);
+
+/* The domain in which a value of a placed graph lies when it is made. */
+uint32_t gt_variant_value_domain(const gt_variant *variant, uint32_t value);
 
 /* True when a provider of lower priority may take the nodes that this partition's provider does not. */
 bool gt_variant_has_alternative(const gt_variant *variant, const gt_partition *partition);

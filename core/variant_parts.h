@@ -10,6 +10,16 @@ gantry_status gt_variant_place(gt_variant *variant, gantry_error *err);
 void gt_variant_destroy_program(gantry_session *session, const gt_placement *placement, gt_program *programs,
                                 uint32_t index);
 
+/* Places a body of `node` as if its edges could lie anywhere, to see where it would compute; nothing is
+ * compiled. */
+gantry_status gt_variant_place_open(gt_variant *variant, const gt_node *node, gantry_error *err);
+
+/* variant_edges.c: chooses where the inputs and outputs of a control node's bodies lie, before they are
+ * compiled; and lists what a placed graph captures in which domain. */
+gantry_status gt_variant_choose_edges(const gt_variant *outer, const gt_node *node,
+                                      gt_variant *const bodies[2], gantry_error *err);
+gantry_status gt_variant_find_captures(gt_variant *variant, gantry_error *err);
+
 /* Groups the partitions by segment and lists the symbols of each. */
 gantry_status gt_variant_make_segments(gt_variant *variant, gantry_error *err);
 

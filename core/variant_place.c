@@ -86,7 +86,16 @@ typedef struct question {
     judge_self *selves;
     gt_place_domain *domains;
     uint32_t *source_domain;
+    double *outside_share;
+    const uint32_t *output_domain;
+    GT_VEC(gt_control_read) control_reads;
 } question;
+
+/* Programs of the placement before: their control nodes say what their bodies read and leave where. */
+typedef struct known_programs {
+    const gt_placement *placement; /* NULL: there are none yet */
+    const gt_program *programs;
+} known_programs;
 
 static void describe_providers(const gantry_session *session, question *q)
 {
@@ -105,33 +114,138 @@ static void describe_providers(const gantry_session *session, question *q)
     }
 }
 
-static gantry_status prepare_question(const gt_variant *variant, question *q, gantry_error *err)
+/* ---- what lies where, for one gt_place ------------------------------------------------------- */
+
+static bool is_loop(const gt_node *node)
+{
+    return strcmp(node->op_type, "Loop") == 0;
+}
+
+/* Inputs where they are chosen to lie; captures where the graph around has them, which brings them. */
+static void describe_sources(const gt_variant *variant, question *q)
+{
+    const gt_graph *graph = variant->graph;
+    for (uint32_t k = 0; k < graph->inputs.count; k++)
+        q->source_domain[graph->inputs.data[k]] = variant->input_domains[k];
+    for (uint32_t v = 0; q->outside_share && v < graph->values.count; v++) {
+        const gt_value *value = graph->values.data[v];
+        q->outside_share[v] = -1;
+        if (value->captured == GT_NONE || value->constant != GT_NONE)
+            continue;
+        q->source_domain[v] = gt_variant_value_domain(variant, v);
+        q->outside_share[v] = 1 / variant->iterations;
+    }
+}
+
+/* Carried values of a loop whose homes are not chosen yet, and outputs that may stay where they are made. */
+static gantry_status describe_open(const gt_variant *variant, question *q, const gt_node *node,
+                                   gantry_error *err)
+{
+    const gt_graph *graph = variant->graph;
+    const gt_variant *outer = gt_variant_outer(variant);
+    uint32_t *wanted = GT_ARENA_ARRAY(&q->arena, uint32_t, graph->outputs.count + 1);
+    if (!wanted)
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    for (uint32_t k = 0; k < graph->outputs.count; k++)
+        wanted[k] = is_loop(node) && k == 0 ? 0 : GT_PLACE_ANYWHERE;
+    for (uint32_t k = 2; is_loop(node) && k < graph->inputs.count && k < node->input_count; k++) {
+        if (node->inputs[k] == GT_NONE)
+            continue;
+        q->source_domain[graph->inputs.data[k]] = gt_variant_value_domain(outer, node->inputs[k]);
+        q->outside_share[graph->inputs.data[k]] = 1 / variant->iterations;
+    }
+    q->output_domain = wanted;
+    return GANTRY_OK;
+}
+
+/* What nobody knows yet costs nothing: the graph is placed again when the bodies are compiled. */
+static void describe_unknown_controls(const gt_variant *variant, question *q)
+{
+    const gt_graph *graph = variant->graph;
+    for (uint32_t n = 0; q->outside_share && n < graph->order.count; n++) {
+        const gt_node *node = graph->nodes.data[graph->order.data[n]];
+        for (uint32_t k = 0; node->body_count && k < node->output_count; k++)
+            if (node->outputs[k] != GT_NONE)
+                q->outside_share[node->outputs[k]] = 0;
+    }
+}
+
+static bool add_read(const gt_variant *variant, question *q, uint32_t node, uint32_t value, uint32_t domain)
+{
+    const gt_value *v = variant->graph->values.data[value];
+    if (v->constant != GT_NONE && v->input_index < 0)
+        return true;
+    return gt_vec_push(variant->session->allocator, &q->control_reads,
+                       ((gt_control_read){node, value, domain}));
+}
+
+static gantry_status describe_control(const gt_variant *variant, question *q, uint32_t id,
+                                      gt_variant *const bodies[2], gantry_error *err)
+{
+    const gt_node *node = variant->graph->nodes.data[id];
+    uint32_t first = is_loop(node) ? 1 : 0;
+    bool fits = true;
+    for (uint32_t k = 0; bodies[0] && k < node->output_count; k++)
+        if (node->outputs[k] != GT_NONE && first + k < bodies[0]->graph->outputs.count) {
+            q->source_domain[node->outputs[k]] = bodies[0]->output_domains[first + k];
+            q->outside_share[node->outputs[k]] = -1;
+        }
+    for (uint32_t k = 2; is_loop(node) && bodies[0] && k < node->input_count; k++)
+        if (node->inputs[k] != GT_NONE && k < bodies[0]->graph->inputs.count)
+            fits = fits && add_read(variant, q, id, node->inputs[k], bodies[0]->input_domains[k]);
+    for (int b = 0; b < 2; b++)
+        for (uint32_t k = 0; bodies[b] && k < bodies[b]->capture_count; k++) {
+            uint32_t outer = bodies[b]->graph->values.data[bodies[b]->captures[k]]->captured;
+            fits = fits && add_read(variant, q, id, outer, bodies[b]->capture_domains[k]);
+        }
+    return fits ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+}
+
+/* open: the control node of which this is a body whose edges are not chosen yet; NULL: they are. */
+static gantry_status describe_places(const gt_variant *variant, question *q, const known_programs *known,
+                                     const gt_node *open, gantry_error *err)
+{
+    uint32_t count = variant->graph->values.count;
+    q->source_domain = GT_ARENA_ARRAY(&q->arena, uint32_t, count + 1);
+    if (variant->session->domain_count > 1)
+        q->outside_share = GT_ARENA_ARRAY(&q->arena, double, count + 1);
+    if (!q->source_domain || (variant->session->domain_count > 1 && !q->outside_share))
+        return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
+    memset(q->source_domain, 0xff, count * sizeof *q->source_domain);
+    q->output_domain = variant->output_domains;
+    describe_sources(variant, q);
+    describe_unknown_controls(variant, q);
+    for (uint32_t p = 0; q->outside_share && known->placement && p < known->placement->partition_count; p++)
+        if (known->placement->partitions[p].control && known->programs[p].bodies[0])
+            GT_TRY(describe_control(variant, q, known->placement->partitions[p].nodes[0],
+                                    known->programs[p].bodies, err));
+    return open ? describe_open(variant, q, open, err) : GANTRY_OK;
+}
+
+static gantry_status prepare_question(const gt_variant *variant, question *q, const known_programs *known,
+                                      const gt_node *open, gantry_error *err)
 {
     const gantry_session *session = variant->session;
-    const gt_graph *graph = variant->graph;
     q->shown.arena = &q->arena;
-    GT_TRY(show_graph(&q->shown, graph, err));
+    GT_TRY(show_graph(&q->shown, variant->graph, err));
     q->providers = GT_ARENA_ARRAY(&q->arena, gt_place_provider, session->provider_count);
     q->selves = GT_ARENA_ARRAY(&q->arena, judge_self, session->provider_count);
     q->domains = GT_ARENA_ARRAY(&q->arena, gt_place_domain, session->domain_count);
-    q->source_domain = variant->body ? NULL : GT_ARENA_ARRAY(&q->arena, uint32_t, graph->values.count + 1);
-    if (!q->providers || !q->selves || !q->domains || (!variant->body && !q->source_domain))
+    if (!q->providers || !q->selves || !q->domains)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
     describe_providers(session, q);
     describe_domains(session, q->domains);
-    if (variant->body)
-        return GANTRY_OK;
-    memset(q->source_domain, 0xff, graph->values.count * sizeof *q->source_domain);
-    for (uint32_t k = 0; k < graph->inputs.count; k++)
-        q->source_domain[graph->inputs.data[k]] = session->input_domains[k];
-    return GANTRY_OK;
+    return describe_places(variant, q, known, open, err);
 }
 
 static gantry_status ask(gt_variant *variant, question *q, gantry_error *err)
 {
     gantry_session *session = variant->session;
     gt_place_options options = {.source_domain = q->source_domain,
-                                .output_domain = variant->body ? NULL : session->output_domains,
+                                .outside_share = q->outside_share,
+                                .output_domain = q->output_domain,
+                                .control_reads = q->control_reads.data,
+                                .control_read_count = q->control_reads.count,
                                 .by_cost = session->options.plan_by_cost,
                                 .model_precision = session->options.model_precision,
                                 .pins = session->options.pins.data,
@@ -178,7 +292,8 @@ static gantry_status promote(gt_variant *variant, const question *q, bool *out_p
 }
 
 /* Each promotion leaves fewer nodes of a narrow type: this ends. */
-static gantry_status place(gt_variant *variant, gantry_error *err)
+static gantry_status place(gt_variant *variant, const known_programs *known, const gt_node *open,
+                           gantry_error *err)
 {
     gantry_error failure;
     gantry_status status;
@@ -188,17 +303,26 @@ static gantry_status place(gt_variant *variant, gantry_error *err)
         failure = (gantry_error)GANTRY_ERROR_INIT;
         promoted = false;
         gt_arena_init(&q.arena, variant->session->allocator);
-        status = prepare_question(variant, &q, &failure);
+        status = prepare_question(variant, &q, known, open, &failure);
         if (status == GANTRY_OK)
             status = ask(variant, &q, &failure);
         if (status == GANTRY_UNSUPPORTED && may_promote(&variant->session->options)) {
             gantry_status done = promote(variant, &q, &promoted, &failure);
             status = done == GANTRY_OK ? status : done;
         }
+        gt_vec_free(variant->session->allocator, &q.control_reads);
         gt_arena_clear(&q.arena);
     } while (promoted && status == GANTRY_UNSUPPORTED);
     if (status != GANTRY_OK && err && err->struct_bytes >= sizeof *err)
         *err = failure;
+    return status;
+}
+
+gantry_status gt_variant_place_open(gt_variant *variant, const gt_node *node, gantry_error *err)
+{
+    uint64_t begin = gt_now_ns();
+    gantry_status status = place(variant, &(known_programs){0}, node, err);
+    variant->place_ns += (double)(gt_now_ns() - begin);
     return status;
 }
 
@@ -216,8 +340,11 @@ static gantry_status compile_control(gt_variant *variant, gt_program *slot, cons
                 GT_TRY(gt_variant_create(variant->session, variant, node->bodies[b].graph, &slot->bodies[r],
                                          err));
                 slot->bodies[r]->body = true;
-                GT_TRY(gt_variant_compile(slot->bodies[r], err));
             }
+    GT_TRY(gt_variant_choose_edges(variant, node, slot->bodies, err));
+    for (int r = 0; r < 2; r++)
+        if (slot->bodies[r])
+            GT_TRY(gt_variant_compile(slot->bodies[r], err));
     return GANTRY_OK;
 }
 
@@ -340,20 +467,33 @@ static void keep_programs(gt_program *programs, const gt_placement *placement, g
             }
 }
 
+/* Bodies of control nodes first: what they read and leave where is part of this graph's placement. */
+static gantry_status compile_controls(gt_variant *variant, bool *out_new, gantry_error *err)
+{
+    *out_new = false;
+    for (uint32_t k = 0; k < variant->placement->partition_count; k++) {
+        if (!variant->placement->partitions[k].control || variant->programs[k].bodies[0])
+            continue;
+        *out_new = true;
+        GT_TRY(compile_partition(variant, k, err));
+    }
+    return GANTRY_OK;
+}
+
 static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry_error *err)
 {
     gantry_error failure = GANTRY_ERROR_INIT;
     *out_again = false;
     for (uint32_t k = 0; k < variant->placement->partition_count; k++) {
         const gt_partition *partition = &variant->placement->partitions[k];
-        if (variant->programs[k].program || variant->programs[k].bodies[0])
+        if (partition->control || variant->programs[k].program)
             continue;
         gantry_status status = compile_partition(variant, k, &failure);
         if (status == GANTRY_OK)
             continue;
         if (err && err->struct_bytes >= sizeof *err && failure.code)
             *err = failure;
-        if (status == GANTRY_RESOURCE || status == GANTRY_DATA || partition->control ||
+        if (status == GANTRY_RESOURCE || status == GANTRY_DATA ||
             !gt_variant_has_alternative(variant, partition))
             return status;
         *out_again = true;
@@ -366,13 +506,14 @@ static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry
 gantry_status gt_variant_place(gt_variant *variant, gantry_error *err)
 {
     gantry_session *session = variant->session;
+    bool told = session->domain_count == 1; /* where the bodies' edges lie */
     for (bool again = true; again;) {
         gt_placement *before = variant->placement;
         gt_program *old = variant->programs;
         variant->placement = NULL;
         variant->programs = NULL;
         uint64_t begin = gt_now_ns();
-        gantry_status status = place(variant, err);
+        gantry_status status = place(variant, &(known_programs){before, old}, NULL, err);
         uint64_t placed = gt_now_ns();
         variant->place_ns += (double)(placed - begin);
         if (status == GANTRY_OK) {
@@ -391,7 +532,11 @@ gantry_status gt_variant_place(gt_variant *variant, gantry_error *err)
         gt_placement_destroy(session->allocator, &before);
         if (status != GANTRY_OK)
             return status;
-        status = compile_placed(variant, &again, err);
+        status = compile_controls(variant, &again, err);
+        again = again && !told;
+        told = true;
+        if (status == GANTRY_OK && !again)
+            status = compile_placed(variant, &again, err);
         variant->compile_ns += (double)(gt_now_ns() - placed);
         if (status != GANTRY_OK)
             return status;

@@ -18,6 +18,8 @@ typedef struct boundary_list {
     target *targets;          /* by domain */
     uint8_t *done;            /* by value */
     uint64_t *output_domains; /* by value: a bit for each domain where it is wanted as a graph output */
+    uint32_t *control_first;  /* by value: 1 + its first control read, 0 for none */
+    uint32_t *control_next;   /* by control read, likewise */
     GT_VEC(gt_boundary) rows;
 } boundary_list;
 
@@ -79,6 +81,10 @@ static void find_targets(boundary_list *list, uint32_t value_id, uint32_t source
         uint32_t domain = reader->control ? 0 : gt_placer_domain(placer, reader->provider);
         want(&list->targets[domain], partition, differs(placer, value, node));
     }
+    for (uint32_t k = list->control_first[value_id]; k; k = list->control_next[k - 1]) {
+        const gt_control_read *read = &placer->options->control_reads[k - 1];
+        want(&list->targets[read->domain], placement->partition_of_node[read->node], false);
+    }
     for (uint32_t d = 0; list->output_domains[value_id] >> d; d++)
         if (list->output_domains[value_id] >> d & 1)
             want(&list->targets[d], GT_NONE, differs(placer, value, GT_NONE));
@@ -99,7 +105,7 @@ static gantry_status add_value(boundary_list *list, uint32_t value_id, uint32_t 
                                gantry_error *err)
 {
     const gt_placer *placer = list->placer;
-    if (gt_edges_is_known(placer->graph, value_id))
+    if (gt_edges_is_known(placer->graph, value_id) || gt_edges_outside_share(placer, value_id) >= 0)
         return GANTRY_OK;
     find_targets(list, value_id, source_partition);
     uint32_t source = gt_edges_source_domain(placer, value_id);
@@ -131,6 +137,23 @@ static gantry_status add_all(boundary_list *list, gantry_error *err)
     return GANTRY_OK;
 }
 
+/* What the graph's outputs and control nodes want, by value. */
+static void list_wants(boundary_list *list)
+{
+    const gt_placer *placer = list->placer;
+    const gt_graph *graph = placer->graph;
+    for (uint32_t k = 0; k < graph->outputs.count; k++) {
+        uint32_t wanted = gt_edges_output_domain(placer, k);
+        if (wanted != GT_PLACE_ANYWHERE)
+            list->output_domains[graph->outputs.data[k]] |= (uint64_t)1 << wanted;
+    }
+    for (uint32_t k = 0; k < placer->options->control_read_count; k++) {
+        uint32_t value = placer->options->control_reads[k].value;
+        list->control_next[k] = list->control_first[value];
+        list->control_first[value] = k + 1;
+    }
+}
+
 gantry_status gt_boundaries_find(gt_placer *placer, gantry_error *err)
 {
     gt_placement *placement = placer->placement;
@@ -138,11 +161,12 @@ gantry_status gt_boundaries_find(gt_placer *placer, gantry_error *err)
     boundary_list list = {.placer = placer};
     list.targets = GT_ARENA_ARRAY(&placer->scratch, target, placer->domain_count);
     list.output_domains = GT_ARENA_ARRAY(&placer->scratch, uint64_t, value_count + 1);
-    if (!list.targets || !list.output_domains)
+    list.control_first = GT_ARENA_ARRAY(&placer->scratch, uint32_t, value_count + 1);
+    list.control_next =
+        GT_ARENA_ARRAY(&placer->scratch, uint32_t, (size_t)placer->options->control_read_count + 1);
+    if (!list.targets || !list.output_domains || !list.control_first || !list.control_next)
         return gt_out_of_memory(err, GANTRY_STAGE_PLACE);
-    for (uint32_t k = 0; k < placer->graph->outputs.count; k++)
-        list.output_domains[placer->graph->outputs.data[k]] |= (uint64_t)1
-                                                               << gt_edges_output_domain(placer, k);
+    list_wants(&list);
     gantry_status status = add_all(&list, err);
     placement->boundary_count = list.rows.count;
     placement->boundaries = (gt_boundary *)gt_arena_copy(&placement->arena, list.rows.data,

@@ -23,8 +23,8 @@ typedef struct gt_place_provider {
 } gt_place_provider;
 
 /* Cost of moving bytes between the host and a domain: latency + bytes / bandwidth (0: not known, no time).
- * Between two devices bytes pass the host, which costs both ways; from a peer they come at once, at the larger
- * latency and the smaller bandwidth of the two. */
+ * Between two devices bytes pass the host, which costs both ways; from a peer they come at once, at the
+ * larger latency and the smaller bandwidth of the two. */
 typedef struct gt_place_domain {
     const char *name;
     double to_device_ns, to_host_ns, to_device_bytes_per_ns, to_host_bytes_per_ns;
@@ -36,6 +36,14 @@ typedef struct gt_pin {
     const char *node; /* a node name, or a body ("loop1.body"): all inside */
     const char *provider;
 } gt_pin;
+
+/* An output that nobody wants anywhere: it stays where it is made. */
+#define GT_PLACE_ANYWHERE (UINT32_MAX - 1)
+
+/* A control node that the executor runs needs a value in this domain: its bodies read it there. */
+typedef struct gt_control_read {
+    uint32_t node, value, domain;
+} gt_control_read;
 
 typedef struct gt_place_options {
     bool by_cost;         /* false: plan=priority */
@@ -49,8 +57,16 @@ typedef struct gt_place_options {
     /* Where values lie that no partition makes (inputs, captures) or that a control node leaves behind: a
      * domain by value id, GT_NONE for the host. NULL: all on the host. */
     const uint32_t *source_domain;
+    /* By value id: 0 and more when moving the value is not this graph's doing: the graph around moves what a
+     * body captures, at most once when it enters it. That share of the price is counted (one entry is many
+     * executions), and there is no boundary. Below 0: this graph moves it, each time it runs. NULL: all. Only
+     * of values that source_domain speaks of. */
+    const double *outside_share;
     /* Where the graph's outputs are wanted, by output index; GT_NONE or NULL: on the host. */
     const uint32_t *output_domain;
+    /* What the bodies of control nodes read, as far as it is known. */
+    const gt_control_read *control_reads;
+    uint32_t control_read_count;
     /* Called before the judges see a graph that is new to them: the body of a composite, or the graph itself
      * after a composite was put back into its nodes (judges that answer from views of the graph need new
      * ones). NULL: composites are only judged whole. */
@@ -104,8 +120,8 @@ typedef struct gt_partition {
 } gt_partition;
 
 /* An edge with a cost: a value that must move between domains, or whose reader computes in another precision;
- * one for each value and target domain. Constants and values known at bind are not among them, nor what a
- * control node hands on to its bodies (their own placements have those). */
+ * one for each value and target domain. Constants and values known at bind are not among them. What bodies
+ * read is a boundary of the graph around them: it is moved once for all executions of one entry. */
 typedef struct gt_boundary {
     uint32_t value;
     uint32_t source_partition; /* GT_NONE: session input */

@@ -91,6 +91,15 @@ static double value_moves_ns(const gt_placer *placer, uint32_t source, const uin
     return leaves ? ns + to_host_ns(placer, source, bytes) : ns;
 }
 
+/* The part of it that one execution of this graph bears. */
+static double borne_moves_ns(const gt_placer *placer, uint32_t value, uint32_t source,
+                             const uint32_t *readers)
+{
+    double share = gt_edges_outside_share(placer, value);
+    double ns = value_moves_ns(placer, source, readers, placer->bytes[value]);
+    return share < 0 ? ns : share * ns;
+}
+
 /* ---- who reads what where -------------------------------------------------------------------- */
 
 static uint32_t *readers_of(const cost_state *state, uint32_t value)
@@ -115,9 +124,15 @@ static void count_readers(cost_state *state, bool all_host)
                 uint32_t unit = placer->placement->unit_of_node[placer->edges.users[k]];
                 readers_of(state, v)[all_host ? 0 : unit_domain(placer, unit)]++;
             }
-    for (uint32_t k = 0; k < graph->outputs.count; k++)
-        if (!gt_edges_is_known(graph, graph->outputs.data[k]))
-            readers_of(state, graph->outputs.data[k])[gt_edges_output_domain(placer, k)]++;
+    for (uint32_t k = 0; k < placer->options->control_read_count; k++) {
+        const gt_control_read *read = &placer->options->control_reads[k];
+        readers_of(state, read->value)[read->domain]++;
+    }
+    for (uint32_t k = 0; k < graph->outputs.count; k++) {
+        uint32_t wanted = gt_edges_output_domain(placer, k);
+        if (wanted != GT_PLACE_ANYWHERE && !gt_edges_is_known(graph, graph->outputs.data[k]))
+            readers_of(state, graph->outputs.data[k])[wanted]++;
+    }
 }
 
 static double moves_ns(const cost_state *state, bool all_host)
@@ -132,7 +147,7 @@ static double moves_ns(const cost_state *state, bool all_host)
                     placer->placement->unit_of_node[value->producer] != GT_NONE &&
                     !placer->executor[placer->placement->unit_of_node[value->producer]];
         uint32_t source = all_host && made ? 0 : gt_edges_source_domain(placer, v);
-        ns += value_moves_ns(placer, source, readers_of(state, v), placer->bytes[v]);
+        ns += borne_moves_ns(placer, v, source, readers_of(state, v));
     }
     return ns;
 }
@@ -275,7 +290,7 @@ static double touched_moves_ns(cost_state *state, uint32_t now, uint32_t then)
         uint32_t source = state->own_made[value] ? then : gt_edges_source_domain(placer, value);
         readers[now] -= own;
         readers[then] += own;
-        ns += value_moves_ns(placer, source, readers, placer->bytes[value]);
+        ns += borne_moves_ns(placer, value, source, readers);
         readers[then] -= own;
         readers[now] += own;
     }

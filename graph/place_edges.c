@@ -201,6 +201,15 @@ uint32_t gt_edges_source_domain(const gt_placer *placer, uint32_t value_id)
     return given && given[value_id] != GT_NONE ? given[value_id] : 0;
 }
 
+double gt_edges_outside_share(const gt_placer *placer, uint32_t value_id)
+{
+    const gt_value *value = placer->graph->values.data[value_id];
+    uint32_t unit = value->producer == GT_NONE ? GT_NONE : placer->placement->unit_of_node[value->producer];
+    if (!placer->options->outside_share || (unit != GT_NONE && !placer->executor[unit]))
+        return -1;
+    return placer->options->outside_share[value_id];
+}
+
 uint32_t gt_edges_output_domain(const gt_placer *placer, uint32_t output)
 {
     const uint32_t *given = placer->options->output_domain;

@@ -105,7 +105,9 @@ uint32_t gt_node_model_bits(gt_graph *graph, uint32_t node);
 gantry_status gt_edges_build(gt_placer *placer, gantry_error *err);
 /* The domain a value lies in when it is made. */
 uint32_t gt_edges_source_domain(const gt_placer *placer, uint32_t value);
-uint32_t gt_edges_output_domain(const gt_placer *placer, uint32_t output);
+uint32_t gt_edges_output_domain(const gt_placer *placer, uint32_t output); /* or GT_PLACE_ANYWHERE */
+/* The share of the price of moving it that this graph's executions bear; below 0: all, it moves the value. */
+double gt_edges_outside_share(const gt_placer *placer, uint32_t value);
 /* True when nothing of it moves in a run: constants and elements known at bind. */
 bool gt_edges_is_known(const gt_graph *graph, uint32_t value);
 

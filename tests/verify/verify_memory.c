@@ -148,13 +148,13 @@ static size_t held(const verifier *v, const range *r, uint32_t value, uint32_t t
 /* Where memory lies that is not the plan's: with the caller where the session says, else on the host. */
 uint32_t verify_outside_domain(const verifier *v, const gt_slot *slot)
 {
-    if (v->variant->body)
-        return 0;
+    uint32_t inputs = v->graph->inputs.count;
     if (slot->kind == GT_SLOT_OUTPUT)
-        return v->session->output_domains[slot->index];
-    return slot->kind == GT_SLOT_INPUT && slot->index < v->graph->inputs.count
-               ? v->session->input_domains[slot->index]
-               : 0;
+        return v->variant->output_domains[slot->index];
+    if (slot->kind != GT_SLOT_INPUT)
+        return 0;
+    return slot->index < inputs ? v->variant->input_domains[slot->index]
+                                : v->variant->capture_domains[slot->index - inputs];
 }
 
 /* A slot that a step names must make sense by itself; the bytes it touches are *out_range. */

@@ -34,6 +34,13 @@ bool verify_begin(verifier *v, const gt_step *step)
     return true;
 }
 
+void verify_leave_work(verifier *v, uint32_t domain)
+{
+    uint32_t actor = verify_actor(domain, 0);
+    join(v, clock_of(v, actor), clock_of(v, 0));
+    clock_of(v, actor)[actor] = ++v->issued[actor];
+}
+
 /* What the host knows to be done is in nobody's way: all work that is given out from now on knows it too. */
 static void forget_done(verifier *v)
 {
@@ -85,7 +92,7 @@ bool verify_order(verifier *v, const gt_step *step)
     return true;
 }
 
-bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what)
+bool verify_is_free(verifier *v, const range *r, uint32_t actor, bool writes, const char *what)
 {
     for (uint32_t k = 0; k < v->flights.count; k++) {
         const flight *f = &v->flights.data[k];
@@ -96,6 +103,13 @@ bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, co
               writes ? "overwritten" : "read", actor ? "actor" : "the host,", actor, (f->actor - 1) % 2,
               (f->actor + 1) / 2, f->writes ? "write" : "read");
     }
+    return true;
+}
+
+bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what)
+{
+    if (!verify_is_free(v, r, actor, writes, what))
+        return false;
     flight f = {r->space, r->begin, r->end, actor, v->issued[actor], writes};
     if (actor && r->begin < r->end && !gt_vec_push(&v->allocator, &v->flights, f))
         abort();

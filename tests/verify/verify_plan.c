@@ -271,20 +271,31 @@ static bool read_on_host(verifier *v, uint32_t slot, uint32_t value)
     return verify_slot(v, slot, value, 0, verify_bytes(v, value), &r) && verify_read(v, &r, value, 0, 0);
 }
 
+/* An operand or capture where the bodies have it. Any queue may read it there: the host has to know of it. */
+static bool read_in(verifier *v, uint32_t slot, uint32_t value, uint32_t domain)
+{
+    range r;
+    return verify_slot(v, slot, value, domain, verify_bytes(v, value), &r) && verify_read(v, &r, value, 0, 0);
+}
+
 static bool check_control_inputs(verifier *v, const gt_step *step, const gt_node *node,
                                  const gt_program *program)
 {
+    bool loop = strcmp(node->op_type, "Loop") == 0;
     uint32_t at = 0;
     for (uint32_t k = 0; k < node->input_count; k++, at++) {
         CHECK(at < step->input_count, "%s has %u inputs", node->name, step->input_count);
-        if (!read_on_host(v, step->inputs[at], node->inputs[k]))
+        if (loop && k >= 2 && node->inputs[k] != GT_NONE
+                ? !read_in(v, step->inputs[at], node->inputs[k], program->bodies[0]->input_domains[k])
+                : !read_on_host(v, step->inputs[at], node->inputs[k]))
             return false;
     }
     for (int b = 0; b < 2; b++) {
         const gt_variant *body = program->bodies[b];
         for (uint32_t k = 0; body && k < body->capture_count; k++, at++) {
             CHECK(at < step->input_count, "%s has %u inputs", node->name, step->input_count);
-            if (!read_on_host(v, step->inputs[at], body->graph->values.data[body->captures[k]]->captured))
+            if (!read_in(v, step->inputs[at], body->graph->values.data[body->captures[k]]->captured,
+                         body->capture_domains[k]))
                 return false;
         }
     }
@@ -292,38 +303,69 @@ static bool check_control_inputs(verifier *v, const gt_step *step, const gt_node
     return true;
 }
 
+/* What goes in and out of a body: branches agree, a loop's carried values go around, and the host has what it
+ * decides with. */
+static bool check_edges(verifier *v, const gt_node *node, const gt_program *program)
+{
+    const gt_variant *body = program->bodies[0];
+    bool loop = strcmp(node->op_type, "Loop") == 0;
+    for (uint32_t k = 0; loop && k < body->graph->inputs.count; k++) {
+        uint32_t in = body->input_domains[k], out = body->output_domains[k ? k - 1 : 0];
+        CHECK(k < 2 ? in == 0 && out == 0 : in == out,
+              "input %u of the body of %s is in domain %u, output %u", k, node->name, in, out);
+    }
+    for (uint32_t k = 0; !loop && k < node->output_count; k++)
+        CHECK(body->output_domains[k] == program->bodies[1]->output_domains[k],
+              "output %u of %s lies where the branch has it", k, node->name);
+    return true;
+}
+
+/* One output; what lies on a device is written by the domain's first queue. */
+static bool check_control_output(verifier *v, const gt_step *step, const gt_node *node, uint32_t k,
+                                 uint32_t domain)
+{
+    uint32_t value = node->outputs[k];
+    range r;
+    if (!verify_slot(v, step->outputs[k], value, domain, verify_bytes(v, value), &r))
+        return false;
+    const gt_slot *slot = &v->plan->slots[step->outputs[k]];
+    CHECK(!v->plan->shapes[value].dynamic || (slot->kind == GT_SLOT_CARRY && slot->index == value),
+          "%s has an unknown size, and no memory that grows", verify_name(v, value));
+    CHECK(slot->kind != GT_SLOT_OUTPUT || !v->plan->shapes[value].bounded,
+          "%s of a bounded size is written into the caller's buffer", verify_name(v, value));
+    for (uint32_t m = 0; m < step->input_count; m++) {
+        const gt_slot *other = step->inputs[m] == GT_NO_SLOT ? NULL : &v->plan->slots[step->inputs[m]];
+        range read = other ? (range){verify_space(v, other), other->offset_bytes,
+                                     other->offset_bytes + verify_bytes(v, other->value), 0}
+                           : (range){GT_NONE, 0, 0, 0};
+        CHECK(!verify_overlaps(&r, &read), "output %u of %s is written over its input %u", k, node->name, m);
+    }
+    /* Its memory grows to whatever size it has. */
+    r.end = v->plan->shapes[value].dynamic ? SIZE_MAX : r.end;
+    /* A branch may write it on either queue. */
+    if (domain && v->session->domains[domain].copy_queue && strcmp(node->op_type, "If") == 0 &&
+        !verify_is_free(v, &r, verify_actor(domain, 1), true, verify_name(v, value)))
+        return false;
+    return verify_write(v, &r, value, 0, verify_actor(domain, 0));
+}
+
 static bool check_control(verifier *v, const gt_step *step)
 {
     if (!check_partition(v, step, true))
         return false;
     const gt_node *node = v->graph->nodes.data[v->variant->placement->partitions[step->partition].nodes[0]];
-    if (!check_control_inputs(v, step, node, &v->variant->programs[step->partition]))
+    const gt_program *program = &v->variant->programs[step->partition];
+    bool loop = strcmp(node->op_type, "Loop") == 0;
+    if (!check_edges(v, node, program) || !check_control_inputs(v, step, node, program))
         return false;
     CHECK(step->output_count == node->output_count, "%s has %u outputs", node->name, step->output_count);
+    for (uint32_t d = 1; d < v->session->domain_count; d++)
+        verify_leave_work(v, d);
     for (uint32_t k = 0; k < node->output_count; k++) {
-        uint32_t value = node->outputs[k];
-        range r;
-        CHECK((value == GT_NONE) == (step->outputs[k] == GT_NO_SLOT), "output %u of %s", k, node->name);
-        if (value == GT_NONE)
-            continue;
-        if (!verify_slot(v, step->outputs[k], value, 0, verify_bytes(v, value), &r))
-            return false;
-        const gt_slot *slot = &v->plan->slots[step->outputs[k]];
-        CHECK(!v->plan->shapes[value].dynamic || (slot->kind == GT_SLOT_CARRY && slot->index == value),
-              "%s has an unknown size, and no memory that grows", verify_name(v, value));
-        CHECK(slot->kind != GT_SLOT_OUTPUT || !v->plan->shapes[value].bounded,
-              "%s of a bounded size is written into the caller's buffer", verify_name(v, value));
-        for (uint32_t m = 0; m < step->input_count; m++) {
-            const gt_slot *other = step->inputs[m] == GT_NO_SLOT ? NULL : &v->plan->slots[step->inputs[m]];
-            range read = other ? (range){verify_space(v, other), other->offset_bytes,
-                                         other->offset_bytes + verify_bytes(v, other->value), 0}
-                               : (range){GT_NONE, 0, 0, 0};
-            CHECK(!verify_overlaps(&r, &read), "output %u of %s is written over its input %u", k, node->name,
-                  m);
-        }
-        /* Its memory grows to whatever size it has. */
-        r.end = v->plan->shapes[value].dynamic ? SIZE_MAX : r.end;
-        if (!verify_write(v, &r, value, 0, 0))
+        CHECK((node->outputs[k] == GT_NONE) == (step->outputs[k] == GT_NO_SLOT), "output %u of %s", k,
+              node->name);
+        if (node->outputs[k] != GT_NONE &&
+            !check_control_output(v, step, node, k, program->bodies[0]->output_domains[k + loop]))
             return false;
     }
     return true;

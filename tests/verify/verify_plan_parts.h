@@ -104,11 +104,14 @@ static inline uint32_t verify_actor(uint32_t domain, uint32_t queue)
     return domain ? 1 + 2 * (domain - 1) + queue : 0;
 }
 
-bool verify_begin(verifier *v, const gt_step *step); /* counts the step as work of its queue */
+bool verify_begin(verifier *v, const gt_step *step);  /* counts the step as work of its queue */
+void verify_leave_work(verifier *v, uint32_t domain); /* a control step left work on its first queue */
 bool verify_wait(verifier *v, const gt_step *step);
 bool verify_record(verifier *v, const gt_step *step);
 bool verify_order(verifier *v, const gt_step *step);
 /* Nobody whose work the actor does not know is still at these bytes. */
+bool verify_is_free(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
+/* The same, and from now on the actor is. */
 bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
 bool verify_all_done(verifier *v); /* the host knows all work */
 
