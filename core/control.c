@@ -30,7 +30,8 @@ struct gt_control {
     uint32_t carried_count, scan_count;
     carried *carried;
     scan *scans;
-    gt_control_copies copies;
+    uint32_t output_count;
+    gt_control_copies *copies; /* by output of the node */
 };
 
 void gt_control_destroy(gantry_session *session, struct gt_control **inout_control)
@@ -48,6 +49,7 @@ void gt_control_destroy(gantry_session *session, struct gt_control **inout_contr
         gt_block_free(session, control->scans[k].domain, &control->scans[k].block);
     gt_free(session->allocator, control->carried);
     gt_free(session->allocator, control->scans);
+    gt_free(session->allocator, control->copies);
     gt_free(session->allocator, control);
     *inout_control = NULL;
 }
@@ -61,9 +63,10 @@ uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out
     return count;
 }
 
-const gt_control_copies *gt_control_copies_of(const struct gt_control *control)
+const gt_control_copies *gt_control_copies_of(const struct gt_control *control, uint32_t *out_count)
 {
-    return control ? &control->copies : NULL;
+    *out_count = control ? control->output_count : 0;
+    return control ? control->copies : NULL;
 }
 
 /* Bodies that have other edges than the node are found out when it runs. */
@@ -87,6 +90,10 @@ static gantry_status create(gt_frame *frame, const gt_program *program, const gt
     for (int k = 0; k < 2; k++)
         if (program->bodies[k])
             GT_TRY(gt_frame_create(frame->run, program->bodies[k], &control->bodies[k], err));
+    control->output_count = node->output_count;
+    control->copies = GT_NEW_ARRAY(session->allocator, gt_control_copies, node->output_count + 1);
+    if (!control->copies)
+        return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (strcmp(node->op_type, "Loop") == 0) {
         control->carried_count = node->input_count > 2 ? node->input_count - 2 : 0;
         control->scan_count =
@@ -105,20 +112,31 @@ static void *host_pointer(gantry_buffer buffer)
     return (char *)buffer.handle + buffer.offset_bytes;
 }
 
-/* Copies inside a domain; on a device behind all that its queue was given. */
-static gantry_status copy_inside(gantry_run *run, struct gt_control *control, uint32_t domain,
-                                 gantry_buffer target, gantry_buffer source, size_t bytes, gantry_error *err)
+static void count_copy(struct gt_control *control, uint64_t run_number, uint32_t output, uint32_t domain,
+                       size_t bytes)
+{
+    gt_control_copies *copies = &control->copies[output];
+    if (copies->run_number != run_number)
+        *copies = (gt_control_copies){
+            .domain = domain, .run_number = run_number, .total_count = copies->total_count};
+    copies->count++;
+    copies->total_count++;
+    copies->bytes += bytes;
+}
+
+/* Copies inside a domain, for an output of the node; on a device behind all that its queue was given. */
+static gantry_status copy_inside(gantry_run *run, struct gt_control *control, uint32_t output,
+                                 uint32_t domain, gantry_buffer target, gantry_buffer source, size_t bytes,
+                                 gantry_error *err)
 {
     if (bytes == 0)
         return GANTRY_OK;
+    if (output < control->output_count)
+        count_copy(control, run->number, output, domain, bytes);
     if (domain == 0) {
         memmove(host_pointer(target), host_pointer(source), bytes);
         return GANTRY_OK;
     }
-    if (control->copies.run_number != run->number)
-        control->copies = (gt_control_copies){.run_number = run->number};
-    control->copies.count++;
-    control->copies.bytes += bytes;
     const gantry_domain *table = run->session->domains[domain].entry->table;
     return table->copy(table->self, gt_run_queue(run, domain, GT_QUEUE_COMPUTE), GANTRY_COPY_INSIDE, target,
                        source, bytes, err);
@@ -238,10 +256,11 @@ static void hand_over(gt_frame *frame, const gt_slot *slot, gt_block *block)
     frame->version++;
 }
 
-/* Gives a result to the outer graph, whose size may be known only now. */
+/* Gives a result to the outer graph as output k of the node; its size may be known only now. */
 static gantry_status leave_value(gt_frame *frame, struct gt_control *control, gt_plan_state *state,
-                                 uint32_t slot_index, const result *r, gantry_error *err)
+                                 const gt_step *step, uint32_t k, const result *r, gantry_error *err)
 {
+    uint32_t slot_index = step->outputs[k];
     const gt_slot *slot = &state->plan->slots[slot_index];
     const gt_plan_shape *shape = &state->plan->shapes[slot->value];
     if (shape->dynamic || shape->bounded)
@@ -262,7 +281,7 @@ static gantry_status leave_value(gt_frame *frame, struct gt_control *control, gt
     }
     if (target.handle == r->at.handle && target.offset_bytes == r->at.offset_bytes)
         return GANTRY_OK;
-    return copy_inside(frame->run, control, r->domain, target, r->at, r->bytes, err);
+    return copy_inside(frame->run, control, k, r->domain, target, r->at, r->bytes, err);
 }
 
 /* A trip count or condition has one element, whatever its rank; inference refuses those whose size it knows.
@@ -321,7 +340,7 @@ static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan
             continue;
         result left = {
             gt_frame_output_domain(body, k), output->buffer, NULL, output->rank, output->dims, output->bytes};
-        GT_TRY(leave_value(frame, control, state, step->outputs[k], &left, err));
+        GT_TRY(leave_value(frame, control, state, step, k, &left, err));
     }
     return GANTRY_OK;
 }
@@ -374,14 +393,14 @@ static gantry_status enter_iteration(struct gt_control *control, const gt_plan_s
     return GANTRY_OK;
 }
 
-/* Room for `bytes` more. The old block goes when its queue has read it. */
-static gantry_status grow_scan(gantry_run *run, struct gt_control *control, scan *s, size_t bytes,
-                               gantry_error *err)
+/* Room for `bytes` more of output `output`. The old block goes when its queue has read it. */
+static gantry_status grow_scan(gantry_run *run, struct gt_control *control, uint32_t output, scan *s,
+                               size_t bytes, gantry_error *err)
 {
     gt_block bigger = {0};
     bool moved;
     GT_TRY(gt_block_grow(run->session, s->domain, &bigger, (s->used + bytes) * 2, &moved, err));
-    gantry_status status = copy_inside(run, control, s->domain, (gantry_buffer){bigger.handle, 0},
+    gantry_status status = copy_inside(run, control, output, s->domain, (gantry_buffer){bigger.handle, 0},
                                        (gantry_buffer){s->block.handle, 0}, s->used, err);
     if (status == GANTRY_OK)
         status = gt_run_settle(run, s->domain, err);
@@ -392,22 +411,24 @@ static gantry_status grow_scan(gantry_run *run, struct gt_control *control, scan
     return status;
 }
 
-static gantry_status append_scan(gantry_run *run, struct gt_control *control, scan *s,
-                                 const gt_frame_output *output, const gt_node *node, gantry_error *err)
+static gantry_status append_scan(gantry_run *run, struct gt_control *control, uint32_t k,
+                                 const gt_frame_output *made, const gt_node *node, gantry_error *err)
 {
+    scan *s = &control->scans[k];
+    uint32_t output = control->carried_count + k;
     if (control->iteration > 0 &&
-        (s->rank != output->rank || memcmp(s->dims, output->dims, s->rank * sizeof *s->dims) != 0))
+        (s->rank != made->rank || memcmp(s->dims, made->dims, s->rank * sizeof *s->dims) != 0))
         return gt_fail(
             err, GANTRY_MODEL_SHAPE, GANTRY_STAGE_RUN, node->name,
             "a scan output of Loop %s changed its shape in iteration %lld; all iterations have to agree",
             node->name, (long long)control->iteration);
-    s->rank = output->rank;
-    memcpy(s->dims, output->dims, s->rank * sizeof *s->dims);
-    if (s->used + output->bytes > s->block.bytes || !s->block.handle)
-        GT_TRY(grow_scan(run, control, s, output->bytes, err));
-    GT_TRY(copy_inside(run, control, s->domain, (gantry_buffer){s->block.handle, s->used}, output->buffer,
-                       output->bytes, err));
-    s->used += output->bytes;
+    s->rank = made->rank;
+    memcpy(s->dims, made->dims, s->rank * sizeof *s->dims);
+    if (s->used + made->bytes > s->block.bytes || !s->block.handle)
+        GT_TRY(grow_scan(run, control, output, s, made->bytes, err));
+    GT_TRY(copy_inside(run, control, output, s->domain, (gantry_buffer){s->block.handle, s->used},
+                       made->buffer, made->bytes, err));
+    s->used += made->bytes;
     return GANTRY_OK;
 }
 
@@ -433,9 +454,12 @@ static gantry_status leave_iteration(gt_frame *frame, struct gt_control *control
         c->bytes = output->bytes;
         gt_frame_set_output(body, 1 + k, (gantry_buffer){0}, 0, false);
     }
-    for (uint32_t k = 0; k < control->scan_count; k++)
-        GT_TRY(append_scan(frame->run, control, &control->scans[k],
-                           &body->outputs[1 + control->carried_count + k], node, err));
+    for (uint32_t k = 0; k < control->scan_count; k++) {
+        if (node->outputs[control->carried_count + k] == GT_NONE)
+            continue; /* nobody reads it */
+        GT_TRY(
+            append_scan(frame->run, control, k, &body->outputs[1 + control->carried_count + k], node, err));
+    }
     return GANTRY_OK;
 }
 
@@ -447,7 +471,7 @@ static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt
         gt_block *block = control->iteration ? &c->block : NULL;
         result left = {c->domain, c->at, block, c->rank, c->dims, c->bytes};
         if (step->outputs[k] != GT_NO_SLOT)
-            GT_TRY(leave_value(frame, control, state, step->outputs[k], &left, err));
+            GT_TRY(leave_value(frame, control, state, step, k, &left, err));
     }
     const gt_graph *graph = control->bodies[0]->entry->graph;
     for (uint32_t k = 0; k < control->scan_count; k++) {
@@ -469,7 +493,7 @@ static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt
                 !gt_expr_is_const(&graph->model->exprs, value->dims[d], &dims[1 + d]))
                 dims[1 + d] = 0;
         result left = {s->domain, {s->block.handle, 0}, &s->block, rank + 1, dims, s->used};
-        GT_TRY(leave_value(frame, control, state, step->outputs[output], &left, err));
+        GT_TRY(leave_value(frame, control, state, step, output, &left, err));
     }
     return GANTRY_OK;
 }

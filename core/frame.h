@@ -169,13 +169,15 @@ struct gt_control;
 void gt_control_destroy(gantry_session *session, struct gt_control **control);
 gantry_status gt_control_execute(gt_frame *frame, gt_plan_state *state, const gt_step *step,
                                  gantry_error *err);
-/* What it copied inside devices in the run of that number: scan outputs, results that could not be handed
- * over. */
+/* What a control node copied itself for one of its outputs, inside the domain where that lies, in the run of
+ * that number: scan outputs pile up, and not every result can be handed over. */
 typedef struct gt_control_copies {
-    uint64_t run_number, count, bytes;
+    uint32_t domain;
+    uint64_t run_number, count, bytes, total_count;
 } gt_control_copies;
 
-const gt_control_copies *gt_control_copies_of(const struct gt_control *control); /* NULL: none */
+/* By output of the node. */
+const gt_control_copies *gt_control_copies_of(const struct gt_control *control, uint32_t *out_count);
 /* Frames below a control step, for the report. */
 uint32_t gt_control_frames(const struct gt_control *control, const gt_frame *out_frames[2]);
 

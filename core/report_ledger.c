@@ -76,10 +76,38 @@ static entry entry_of(const gt_report_part *part, const gt_plan_state *state, ui
     return e;
 }
 
+/* What control nodes copied themselves. */
+static void collect_controls(ledger *l, const gt_report_part *part)
+{
+    const gt_frame *frame = part->frame;
+    for (uint32_t p = 0; frame && p < frame->control_count; p++) {
+        uint32_t count, node = part->variant->placement->partitions[p].nodes[0];
+        const gt_control_copies *copies = gt_control_copies_of(frame->controls[p], &count);
+        for (uint32_t k = 0; k < count; k++) {
+            bool ran = copies[k].run_number == frame->run->number;
+            entry e = {.part = part,
+                       .value = part->variant->graph->nodes.data[node]->outputs[k],
+                       .reader = p,
+                       .source = copies[k].domain,
+                       .target = copies[k].domain,
+                       .cause = GT_CAUSE_CONTROL,
+                       .path = "inside",
+                       .executions = ran ? copies[k].count : 0,
+                       .copies = ran ? copies[k].count : 0,
+                       .bytes = ran ? copies[k].bytes : 0,
+                       .total_executions = copies[k].total_count,
+                       .ns = __builtin_nan("")};
+            if (e.total_executions && e.value != GT_NONE)
+                add_entry(l, &e);
+        }
+    }
+}
+
 static void collect(ledger *l)
 {
     for (uint32_t p = 0; p < l->scope->part_count; p++) {
         const gt_report_part *part = &l->scope->parts[p];
+        collect_controls(l, part);
         for (uint32_t s = 0; part->frame && s < part->frame->states.count; s++) {
             const gt_plan_state *state = part->frame->states.data[s];
             for (uint32_t k = 0; k < state->plan->step_count; k++)

@@ -42,11 +42,14 @@ typedef struct copy_count {
 static void count_controls(const gt_frame *frame, copy_count *sum)
 {
     for (uint32_t p = 0; p < frame->control_count; p++) {
-        const gt_control_copies *copies = gt_control_copies_of(frame->controls[p]);
-        if (!copies || copies->run_number != frame->run->number)
-            continue;
-        sum->inside += copies->count;
-        sum->inside_bytes += copies->bytes;
+        uint32_t count;
+        const gt_control_copies *copies = gt_control_copies_of(frame->controls[p], &count);
+        for (uint32_t k = 0; k < count; k++) {
+            if (copies[k].run_number != frame->run->number)
+                continue;
+            sum->inside += copies[k].count;
+            sum->inside_bytes += copies[k].bytes;
+        }
     }
 }
 
