@@ -378,7 +378,8 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     gantry_reshape_args args = {sizeof args, shapes, host_values,
                                 gt_constants_of((struct gt_model *)session->model), &recorder};
     gt_shaped_slot *slot = &b->plan->shaped[b->plan->shaped_count];
-    *slot = (gt_shaped_slot){.partition = index, .info.struct_bytes = sizeof slot->info};
+    *slot = (gt_shaped_slot){.partition = index};
+    GT_ROOMY(gantry_shaped_info) filled = {.value.struct_bytes = sizeof slot->info};
     gt_provider_entry *entry = session->providers[partition->provider].entry;
     const gantry_provider *table = entry->table;
     bool serial = gt_provider_is_serial(entry);
@@ -386,7 +387,8 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
         gt_provider_lock(entry);
     uint64_t begin = gt_now_ns();
     gantry_status status =
-        table->reshape(table->self, program->program, &args, &slot->shaped, &slot->info, b->err);
+        table->reshape(table->self, program->program, &args, &slot->shaped, &filled.value, b->err);
+    slot->info = filled.value;
     slot->reshape_ns = (double)(gt_now_ns() - begin);
     if (serial)
         gt_provider_unlock(entry);

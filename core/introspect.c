@@ -1,5 +1,24 @@
-/* What a session's model declares: inputs, outputs, metadata. */
+/* What a session has and its model declares: providers, inputs, outputs, metadata. */
 #include "session.h"
+
+uint32_t gantry_session_provider_count(const gantry_session *session)
+{
+    return session ? session->provider_count : 0;
+}
+
+gantry_status gantry_session_provider(const gantry_session *session, uint32_t index, const char **out_name,
+                                      int *out_created, const char **out_detail)
+{
+    const gt_session_provider *provider =
+        session && index < session->provider_count ? &session->providers[index] : NULL;
+    if (out_name)
+        *out_name = provider ? provider->name : NULL;
+    if (out_created)
+        *out_created = provider && provider->entry;
+    if (out_detail)
+        *out_detail = provider ? provider->reason : NULL;
+    return provider ? GANTRY_OK : GANTRY_INVALID_ARGUMENT;
+}
 
 uint32_t gantry_session_input_count(const gantry_session *session)
 {

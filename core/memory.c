@@ -1,19 +1,18 @@
 /* Memory in a domain, for callers that keep inputs and outputs on a device. */
 #include "runtime.h"
 
-static gantry_status find(gantry_runtime *runtime, const char *name, const gantry_domain **out_table,
-                          gantry_error *err)
+/* Finds a domain; it stays there until gt_runtime_domain_leave. */
+static gantry_status use(gantry_runtime *runtime, const char *name, gt_domain_entry **out_domain,
+                         gantry_error *err)
 {
-    *out_table = NULL;
+    *out_domain = NULL;
     if (!runtime || !name)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL,
                        "runtime or the name of the domain is NULL");
-    uint32_t index = gt_runtime_find_domain(runtime, name);
-    if (index == UINT32_MAX)
-        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL, "no domain is named %s", name);
-    if (index != GT_HOST_DOMAIN)
-        *out_table = gt_runtime_domain_at(runtime, index)->table;
-    return GANTRY_OK;
+    return gt_runtime_domain_use(runtime, name, out_domain)
+               ? GANTRY_OK
+               : gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL, "no domain is named %s",
+                         name);
 }
 
 gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, size_t bytes,
@@ -23,24 +22,31 @@ gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, s
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL,
                        "gantry_memory_alloc: out_buffer is NULL");
     *out_buffer = (gantry_buffer){NULL, 0};
-    const gantry_domain *table;
-    GT_TRY(find(runtime, domain, &table, err));
+    gt_domain_entry *entry;
+    GT_TRY(use(runtime, domain, &entry, err));
+    const gantry_domain *table = entry->table;
+    gantry_status status = GANTRY_OK;
     if (table)
-        return table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &out_buffer->handle, err);
-    out_buffer->handle = gt_alloc(&runtime->allocator, bytes);
-    return out_buffer->handle ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_NONE);
+        status = table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &out_buffer->handle, err);
+    else if (!(out_buffer->handle = gt_alloc(&runtime->allocator, bytes)))
+        status = gt_out_of_memory(err, GANTRY_STAGE_NONE);
+    if (status != GANTRY_OK)
+        gt_runtime_domain_leave(runtime, entry);
+    return status;
 }
 
 void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer)
 {
-    const gantry_domain *table;
-    if (!buffer || !buffer->handle || find(runtime, domain, &table, NULL) != GANTRY_OK)
+    gt_domain_entry *entry;
+    if (!buffer || !buffer->handle || use(runtime, domain, &entry, NULL) != GANTRY_OK)
         return;
-    if (table)
-        table->free(table->self, buffer->handle, GANTRY_MEMORY_DEVICE);
+    if (entry->table)
+        entry->table->free(entry->table->self, buffer->handle, GANTRY_MEMORY_DEVICE);
     else
         gt_free(&runtime->allocator, buffer->handle);
     *buffer = (gantry_buffer){NULL, 0};
+    gt_runtime_domain_leave(runtime, entry); /* this call's use, and the block's */
+    gt_runtime_domain_leave(runtime, entry);
 }
 
 static gantry_status copy_and_wait(const gantry_domain *table, gantry_copy_kind kind, gantry_buffer target,
@@ -54,19 +60,15 @@ static gantry_status copy_and_wait(const gantry_domain *table, gantry_copy_kind 
     return status == GANTRY_OK ? waited : status;
 }
 
-gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_domain, gantry_buffer target,
-                                 const char *source_domain, gantry_buffer source, size_t bytes,
-                                 gantry_error *err)
+static gantry_status copy_between(const gt_domain_entry *target_domain, gantry_buffer target,
+                                  const gt_domain_entry *source_domain, gantry_buffer source, size_t bytes,
+                                  gantry_error *err)
 {
-    const gantry_domain *to, *from;
-    GT_TRY(find(runtime, target_domain, &to, err));
-    GT_TRY(find(runtime, source_domain, &from, err));
-    if (bytes == 0)
-        return GANTRY_OK;
+    const gantry_domain *to = target_domain->table, *from = source_domain->table;
     if (to && from && to != from)
         return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_NONE, NULL,
-                       "a copy from %s to %s has to go through the host: copy twice", source_domain,
-                       target_domain);
+                       "a copy from %s to %s has to go through the host: copy twice",
+                       source_domain->info.name, target_domain->info.name);
     if (!to && !from) {
         memmove((char *)target.handle + target.offset_bytes,
                 (const char *)source.handle + source.offset_bytes, bytes);
@@ -76,4 +78,19 @@ gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_dom
                             : to       ? GANTRY_COPY_TO_DEVICE
                                        : GANTRY_COPY_TO_HOST;
     return copy_and_wait(to ? to : from, kind, target, source, bytes, err);
+}
+
+gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_domain, gantry_buffer target,
+                                 const char *source_domain, gantry_buffer source, size_t bytes,
+                                 gantry_error *err)
+{
+    gt_domain_entry *to, *from;
+    GT_TRY(use(runtime, target_domain, &to, err));
+    gantry_status status = use(runtime, source_domain, &from, err);
+    if (status == GANTRY_OK && bytes)
+        status = copy_between(to, target, from, source, bytes, err);
+    gt_runtime_domain_leave(runtime, to);
+    if (from)
+        gt_runtime_domain_leave(runtime, from);
+    return status;
 }

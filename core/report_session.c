@@ -26,19 +26,24 @@ static void count_nodes(const json_t *nodes, const char *provider, json_t *row)
     json_object_set_new(row, "nodes_executed", gt_report_count(executed));
 }
 
-static void describe_entry(const gantry_session *session, const gt_provider_entry *entry, json_t *row)
+/* The file that brought a provider, or would have. */
+static void describe_library(const gantry_session *session, uint32_t plugin, json_t *row)
+{
+    gt_plugin_row library;
+    bool found = gt_runtime_plugin_row(session->runtime, plugin, &library);
+    const char *path = found && *library.library.path ? library.library.path : NULL;
+    json_object_set_new(row, "path", gt_report_string(path));
+    json_object_set_new(row, "plugin_version",
+                        gt_report_string(found ? library.library.version : gantry_version()));
+    double load_ns = found ? (double)library.load_ns : session->runtime->cpu_load_ns;
+    json_object_set_new(row, "load_ms", json_real(load_ns / 1e6));
+}
+
+static void describe_provider(const gt_provider_row *provider, json_t *row)
 {
     static const char *const CONCURRENCY[] = {"free", "per_context", "serial"};
-    gantry_runtime *runtime = session->runtime;
-    const gt_plugin_entry *plugin = gt_runtime_plugin_at(runtime, entry->plugin);
-    json_object_set_new(row, "path", gt_report_string(plugin ? plugin->path : NULL));
-    json_object_set_new(row, "plugin_version", gt_report_string(plugin ? plugin->version : gantry_version()));
-    double load_ns = plugin ? (double)atomic_load(&plugin->load_ns) : runtime->cpu_load_ns;
-    json_object_set_new(row, "load_ms", json_real(load_ns / 1e6));
-    if (!entry->available)
-        return;
-    const gantry_provider_info *info = &entry->info;
-    const char *version = info->version[0] ? info->version : plugin ? plugin->version : gantry_version();
+    const gantry_provider_info *info = &provider->info;
+    const char *version = info->version[0] ? info->version : gt_report_text_at(row, "plugin_version");
     json_object_set_new(row, "version", gt_report_string(version));
     json_object_set_new(row, "domain", gt_report_string(info->domain));
     json_object_set_new(row, "precision",
@@ -47,25 +52,27 @@ static void describe_entry(const gantry_session *session, const gt_provider_entr
     json_object_set_new(row, "fingerprint", gt_report_string(info->fingerprint));
     if ((size_t)info->concurrency < 3)
         json_object_set_new(row, "concurrency", json_string(CONCURRENCY[info->concurrency]));
-    json_object_set_new(row, "lock_waits", gt_report_count(atomic_load(&entry->lock_waits)));
-    json_object_set_new(row, "lock_wait_us", gt_report_us((double)atomic_load(&entry->lock_wait_ns)));
+    json_object_set_new(row, "lock_waits", gt_report_count(provider->lock_waits));
+    json_object_set_new(row, "lock_wait_us", gt_report_us((double)provider->lock_wait_ns));
 }
 
 /* Providers that are loaded or failed to load but that the session did not ask for belong to the picture too.
  */
 static void add_other_providers(const gantry_session *session, json_t *rows)
 {
-    const gt_provider_entry *entry;
-    for (uint32_t k = 0; (entry = gt_runtime_provider_at(session->runtime, k)) != NULL; k++) {
+    gt_provider_row other;
+    for (uint32_t k = 0; gt_runtime_provider_row(session->runtime, k, &other); k++) {
         bool listed = false;
         for (uint32_t m = 0; session->providers && m < session->provider_count; m++)
-            listed |= session->providers[m].entry == entry;
+            listed |= session->providers[m].row == k;
         if (listed)
             continue;
         json_t *row =
-            json_pack("{s:o, s:n, s:b, s:b, s:o}", "name", gt_report_string(entry->info.name), "rank",
-                      "requested", 0, "created", entry->available, "detail", gt_report_string(entry->detail));
-        describe_entry(session, entry, row);
+            json_pack("{s:o, s:n, s:b, s:b, s:o}", "name", gt_report_string(other.info.name), "rank",
+                      "requested", 0, "created", other.available, "detail", gt_report_string(other.detail));
+        describe_library(session, other.plugin, row);
+        if (other.available)
+            describe_provider(&other, row);
         json_array_append_new(rows, row);
     }
 }
@@ -76,15 +83,14 @@ json_t *gt_report_providers(const gt_report_scope *scope, const json_t *nodes)
     json_t *rows = json_array();
     for (uint32_t k = 0; session->providers && k < session->provider_count; k++) {
         const gt_session_provider *provider = &session->providers[k];
-        const char *detail = provider->entry  ? provider->entry->detail
-                             : provider->name ? "no provider of that name is loaded"
-                                              : "";
-        json_t *row =
-            json_pack("{s:o, s:i, s:b, s:b, s:o}", "name", gt_report_string(provider->name), "rank",
-                      (int)k + 1, "requested", 1, "created", provider->entry && provider->entry->available,
-                      "detail", gt_report_string(detail));
-        if (provider->entry)
-            describe_entry(session, provider->entry, row);
+        json_t *row = json_pack("{s:o, s:i, s:b, s:b, s:o}", "name", gt_report_string(provider->name), "rank",
+                                (int)k + 1, "requested", 1, "created", provider->entry != NULL, "detail",
+                                gt_report_string(provider->reason));
+        if (provider->row != GT_NO_PLUGIN)
+            describe_library(session, provider->plugin, row);
+        gt_provider_row known;
+        if (provider->entry && gt_runtime_provider_row(session->runtime, provider->row, &known))
+            describe_provider(&known, row);
         count_nodes(nodes, gt_report_text_at(row, "name"), row);
         json_array_append_new(rows, row);
     }
@@ -148,14 +154,14 @@ static json_t *loads_of(const gantry_session *session)
     json_t *rows = json_array();
     json_array_append_new(rows, json_pack("{s:s, s:s, s:n, s:f}", "name", "load_provider", "provider", "cpu",
                                           "path", "ms", runtime->cpu_load_ns / 1e6));
-    const gt_plugin_entry *plugin;
-    for (uint32_t k = 0; (plugin = gt_runtime_plugin_at(runtime, k)) != NULL; k++) {
-        double load_ns = (double)atomic_load(&plugin->load_ns);
-        if (load_ns == 0)
+    gt_plugin_row plugin;
+    for (uint32_t k = 0; gt_runtime_plugin_row(runtime, k, &plugin); k++) {
+        if (plugin.load_ns == 0)
             continue; /* another thread is loading it */
+        const char *path = *plugin.library.path ? plugin.library.path : NULL;
         json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:f}", "name", "load_provider", "provider",
-                                              gt_report_string(plugin->name), "path",
-                                              gt_report_string(plugin->path), "ms", load_ns / 1e6));
+                                              gt_report_string(plugin.library.name), "path",
+                                              gt_report_string(path), "ms", (double)plugin.load_ns / 1e6));
     }
     return rows;
 }

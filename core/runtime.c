@@ -29,6 +29,7 @@ static gantry_status add_host_domain(gantry_runtime *runtime, gantry_error *err)
         gt_free(&runtime->allocator, host);
         return gt_out_of_memory(err, GANTRY_STAGE_PLUGIN);
     }
+    host->plugin = GT_NO_PLUGIN;
     host->info = (gantry_domain_info){
         .struct_bytes = sizeof host->info, .alignment = 64, .has_clock = 1, .cost_source = 'a'};
     snprintf(host->info.name, sizeof host->info.name, "host");
@@ -64,19 +65,12 @@ static gantry_status add_cpu_provider(gantry_runtime *runtime, gantry_error *err
 static void destroy(gantry_runtime *runtime)
 {
     gt_allocator allocator = runtime->allocator;
-    for (uint32_t k = runtime->plugins.count; k-- > 0;) {
-        gt_plugin_entry *entry = runtime->plugins.data[k];
-        gt_packed_drop(runtime, &entry->host);
-        if (entry->open && entry->plugin.close)
-            entry->plugin.close(entry->plugin.self);
-    }
+    gt_plugins_close(runtime);
     gt_packed_drop(runtime, &runtime->host);
     if (runtime->cpu_plugin.close)
         runtime->cpu_plugin.close(runtime->cpu_plugin.self);
-    for (uint32_t k = 0; k < runtime->providers.count; k++) {
-        pthread_mutex_destroy(&runtime->providers.data[k]->serial);
-        gt_free(&allocator, runtime->providers.data[k]);
-    }
+    for (uint32_t k = 0; k < runtime->providers.count; k++)
+        gt_provider_entry_free(&allocator, runtime->providers.data[k]);
     for (uint32_t k = 0; k < runtime->domains.count; k++)
         gt_free(&allocator, runtime->domains.data[k]);
     for (uint32_t k = 0; k < runtime->plugins.count; k++) {
@@ -171,12 +165,34 @@ gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index)
     return entry;
 }
 
-gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index)
+bool gt_runtime_provider_row(gantry_runtime *runtime, uint32_t index, gt_provider_row *out_row)
 {
     pthread_mutex_lock(&runtime->lock);
-    gt_plugin_entry *entry = index < runtime->plugins.count ? runtime->plugins.data[index] : NULL;
+    const gt_provider_entry *entry = index < runtime->providers.count ? runtime->providers.data[index] : NULL;
+    if (entry) {
+        *out_row = (gt_provider_row){.info = entry->info,
+                                     .plugin = entry->plugin,
+                                     .available = entry->available,
+                                     .lock_waits = entry->lock_waits,
+                                     .lock_wait_ns = entry->lock_wait_ns};
+        memcpy(out_row->detail, entry->detail, sizeof out_row->detail);
+    }
     pthread_mutex_unlock(&runtime->lock);
-    return entry;
+    return entry != NULL;
+}
+
+bool gt_runtime_plugin_row(gantry_runtime *runtime, uint32_t index, gt_plugin_row *out_row)
+{
+    pthread_mutex_lock(&runtime->lock);
+    const gt_plugin_entry *entry = index < runtime->plugins.count ? runtime->plugins.data[index] : NULL;
+    if (entry) {
+        memcpy(out_row->library.path, entry->path, sizeof entry->path);
+        memcpy(out_row->library.name, entry->name, sizeof entry->name);
+        memcpy(out_row->library.version, entry->version, sizeof entry->version);
+        out_row->load_ns = entry->load_ns;
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return entry != NULL;
 }
 
 gantry_status gantry_runtime_provider(const gantry_runtime *runtime, uint32_t index, const char **out_name,
@@ -220,7 +236,7 @@ uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name)
     uint32_t found = GT_NO_PLUGIN;
     pthread_mutex_lock(&runtime->lock);
     for (uint32_t k = 0; k < runtime->domains.count && found == GT_NO_PLUGIN; k++)
-        if (strcmp(runtime->domains.data[k]->info.name, name) == 0)
+        if (!runtime->domains.data[k]->spare && strcmp(runtime->domains.data[k]->info.name, name) == 0)
             found = k;
     pthread_mutex_unlock(&runtime->lock);
     return found;

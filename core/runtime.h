@@ -13,40 +13,71 @@
 
 #define GT_HOST_DOMAIN 0u
 
-/* One domain; index 0 is the host, which core implements itself (table NULL: plain memory, synchronous). */
+/* A struct that a plugin fills, with room behind it: one of a newer header may write all of its own. */
+#define GT_NEWER_BYTES 1024
+#define GT_ROOMY(type)                                                                                       \
+    union {                                                                                                  \
+        type value;                                                                                          \
+        char room[sizeof(type) + GT_NEWER_BYTES];                                                            \
+    }
+
+#define GT_NO_PLUGIN UINT32_MAX
+
+/* One domain; index 0 is the host, which core implements itself (table NULL: plain memory, synchronous).
+ * spare: its plugin was unloaded; nobody finds it, and the next load of that library may take it over. */
 typedef struct gt_domain_entry {
-    const gantry_domain *table;
+    const gantry_domain *table; /* NULL or own */
+    gantry_domain own;
     gantry_domain_info info;
+    uint32_t plugin;     /* index into runtime->plugins, GT_NO_PLUGIN for the host's */
+    uint32_t user_count; /* blocks and calls of gantry_memory_*; under the runtime's lock */
+    bool spare;
 } gt_domain_entry;
 
 /* One provider, or the row of one that is not there (available false, detail in the loader's or the plugin's
- * words). */
+ * words). Nothing changes while a session has acquired it; else all of it may, under the runtime's lock. */
 typedef struct gt_provider_entry {
-    const gantry_provider *table; /* NULL when not available */
+    const gantry_provider *table; /* NULL when not available, else own */
+    gantry_provider own;
     gantry_provider_info info;
     uint32_t domain; /* index into runtime->domains */
     uint32_t plugin; /* index into runtime->plugins; GT_NO_PLUGIN for the linked-in CPU provider */
     bool available;
-    char detail[512];
+    bool spare; /* a failed load or an unloaded library left it: the next load of that library may take it */
+    char detail[1024];
     /* Held around all calls that work by the SERIAL class, around context_create by PER_CONTEXT; see
      * gt_provider_lock. */
     pthread_mutex_t serial;
     atomic_uint_least64_t lock_waits, lock_wait_ns; /* of all sessions */
 } gt_provider_entry;
-#define GT_NO_PLUGIN UINT32_MAX
 
-/* A library that was loaded, or failed to. */
+/* What is known of a library file; name: of the manifest, else of the file or what the caller asked for. */
+typedef struct gt_library {
+    char path[1024]; /* absolute; "" when it was looked for by name and not found */
+    char name[64];
+    char version[32];
+} gt_library;
+
+typedef enum gt_plugin_state {
+    GT_PLUGIN_LOADING,
+    GT_PLUGIN_FAILED,
+    GT_PLUGIN_OPEN,
+    GT_PLUGIN_CLOSING,
+    GT_PLUGIN_UNLOADED
+} gt_plugin_state;
+
+/* A library that was loaded, or failed to. state, texts and counts are under the runtime's lock. */
 typedef struct gt_plugin_entry {
     char path[1024];
-    char name[64]; /* of the manifest, else of the file */
+    char name[64];
     char version[32];
-    void *library; /* dlopen handle; never closed (RTLD_NODELETE) */
+    gt_plugin_state state;
+    uint32_t session_count; /* uses of its providers by sessions: not unloaded before it is 0 */
+    uint64_t order;         /* of opening; they close in the reverse one */
     gantry_plugin plugin;
     gantry_host host; /* the table this instance was opened with */
     char *config;
-    bool open;
-    char detail[512];
-    atomic_uint_least64_t load_ns; /* 0 until the load has ended, well or not: texts change until then */
+    uint64_t load_ns; /* 0 until the load has ended, well or not */
 } gt_plugin_entry;
 
 /* What gantry_runtime_set keeps (settings.c). */
@@ -69,8 +100,8 @@ typedef struct gt_packed_store {
     struct gt_packed_entry **by_key, **by_data;
 } gt_packed_store;
 
-/* Thread-safe where not said otherwise: entries are only added, under lock, and never move. Lock order: lock,
- * then nothing; log_lock and constants_lock are taken alone. */
+/* Thread-safe where not said otherwise: entries are only added or taken over, under lock, and never move.
+ * Lock order: lock, then nothing; log_lock and constants_lock are taken alone. */
 struct gantry_runtime {
     gt_allocator allocator;
     pthread_mutex_t lock;
@@ -83,9 +114,10 @@ struct gantry_runtime {
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
     uint32_t session_count;
-    uint32_t cpu;       /* index of the provider "cpu" */
-    double cpu_load_ns; /* opening the CPU provider */
-    gantry_host host;   /* what the CPU provider was opened with */
+    uint64_t opened_count; /* plugins opened so far */
+    uint32_t cpu;          /* index of the provider "cpu" */
+    double cpu_load_ns;    /* opening the CPU provider */
+    gantry_host host;      /* what the CPU provider was opened with */
     gantry_plugin cpu_plugin;
     const gt_provider_entry *cpu_provider; /* NULL until it is registered */
 };
@@ -94,14 +126,52 @@ struct gantry_runtime {
 gantry_status gt_cpu_plugin_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
                                  gantry_error *err);
 
-/* Finds a provider by name; GT_NO_PLUGIN when there is none. The caller holds no lock. */
+/* Finds one by name, an available one first; GT_NO_PLUGIN when there is none. The caller holds no lock. */
 uint32_t gt_runtime_find_provider(gantry_runtime *runtime, const char *name);
 uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
 
 /* The entry at an index, under lock: entries never move, so the pointer stays valid. */
 gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
 gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
-gt_plugin_entry *gt_runtime_plugin_at(gantry_runtime *runtime, uint32_t index);
+
+/* Copies of what may change, made under lock, for reports; false past the end. Without table and mutex. */
+typedef struct gt_provider_row {
+    gantry_provider_info info;
+    uint32_t plugin;
+    bool available;
+    uint64_t lock_waits, lock_wait_ns;
+    char detail[1024];
+} gt_provider_row;
+typedef struct gt_plugin_row {
+    gt_library library;
+    uint64_t load_ns; /* 0: it is being loaded */
+} gt_plugin_row;
+bool gt_runtime_provider_row(gantry_runtime *runtime, uint32_t index, gt_provider_row *out_row);
+bool gt_runtime_plugin_row(gantry_runtime *runtime, uint32_t index, gt_plugin_row *out_row);
+
+/* The available provider of that name, which then stays until gt_runtime_release; NULL when there is none,
+ * with the reason. row and plugin are indexes or GT_NO_PLUGIN. */
+typedef struct gt_provider_use {
+    uint32_t row, plugin;
+    char reason[1024]; /* "" when it is available */
+} gt_provider_use;
+gt_provider_entry *gt_runtime_acquire(gantry_runtime *runtime, const char *name, gt_provider_use *out_use);
+void gt_runtime_release(gantry_runtime *runtime, const gt_provider_entry *entry); /* NULL is fine */
+
+/* The same for domains and those who use their memory without a session. */
+bool gt_runtime_domain_use(gantry_runtime *runtime, const char *name, gt_domain_entry **out_entry);
+void gt_runtime_domain_leave(gantry_runtime *runtime, gt_domain_entry *entry);
+
+/* Finds the file for a path or a provider's name (library.c). On failure *out_library has the name. */
+gantry_status gt_library_find(gantry_runtime *runtime, const char *what, gt_library *out_library,
+                              gantry_error *err);
+/* Checks the manifest and this machine, and loads the file; *inout_library gets what the manifest says, on
+ * failure too. */
+gantry_status gt_library_open(gt_library *inout_library, gantry_plugin_open_fn *out_open, gantry_error *err);
+
+/* plugins.c. The first calls close whatever is open; the second calls it for all, last opened first. */
+void gt_plugin_close(gantry_runtime *runtime, gt_plugin_entry *entry);
+void gt_plugins_close(gantry_runtime *runtime);
 
 /* Waits for the provider's lock and returns how long: 0, without reading a clock, when it was free. Lock
  * order: a session's lock, this one, then any of the runtime's, which the provider's calls take (serial.c).
@@ -127,6 +197,12 @@ void gt_runtime_log_remove(gantry_runtime *runtime, gantry_log_fn log, void *use
  * into runtime->plugins or GT_NO_PLUGIN (loader.c). */
 gantry_status gt_runtime_register(gantry_runtime *runtime, gantry_plugin *inout_plugin, uint32_t plugin,
                                   gantry_error *err);
+void gt_provider_entry_free(gt_allocator *allocator, gt_provider_entry *entry); /* NULL is fine */
+/* Takes back what the plugin brought: rows say "unloaded". The caller holds the lock; nobody uses it. */
+void gt_runtime_unregister(gantry_runtime *runtime, uint32_t plugin);
+/* The row of a library that could not be loaded. */
+gantry_status gt_runtime_add_unavailable(gantry_runtime *runtime, uint32_t plugin, const char *detail,
+                                         gantry_error *err);
 
 /* Reads the manifest section of the ELF file at path; GANTRY_DATA when there is none. Nothing of the file is
  * executed. */

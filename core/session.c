@@ -97,6 +97,40 @@ static uint32_t session_domain(gantry_session *session, gt_domain_entry *entry)
     return session->domain_count++;
 }
 
+/* A session counts once as the user of a plugin: with the first of its providers. */
+static bool is_counted(const gantry_session *session, uint32_t index)
+{
+    const gt_session_provider *provider = &session->providers[index];
+    for (uint32_t k = 0; k < index; k++)
+        if (session->providers[k].entry && session->providers[k].plugin == provider->plugin)
+            return true;
+    return false;
+}
+
+/* Acquires the provider: its library stays loaded until the session is gone. */
+static gantry_status find_provider(gantry_session *session, uint32_t index, gantry_error *err)
+{
+    gt_provider_use use;
+    gt_session_provider *provider = &session->providers[index];
+    const char *name = session->options.providers[index];
+    gt_provider_entry *entry = gt_runtime_acquire(session->runtime, name, &use);
+    const char *reason = gt_arena_text(&session->options.arena, use.reason, strlen(use.reason));
+    *provider = (gt_session_provider){
+        .name = name, .entry = entry, .row = use.row, .plugin = use.plugin, .reason = reason ? reason : ""};
+    if (entry && is_counted(session, index))
+        gt_runtime_release(session->runtime, entry);
+    if (entry)
+        provider->domain = session_domain(session, gt_runtime_domain_at(session->runtime, entry->domain));
+    return reason ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_LOAD);
+}
+
+static void release_providers(gantry_session *session)
+{
+    for (uint32_t k = 0; k < session->provider_count; k++)
+        if (session->providers[k].entry && !is_counted(session, k))
+            gt_runtime_release(session->runtime, session->providers[k].entry);
+}
+
 static gantry_status find_providers(gantry_session *session, gantry_error *err)
 {
     gantry_runtime *runtime = session->runtime;
@@ -106,22 +140,14 @@ static gantry_status find_providers(gantry_session *session, gantry_error *err)
     if (!session->providers || !session->domains)
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
     session_domain(session, gt_runtime_domain_at(runtime, GT_HOST_DOMAIN));
-    session->provider_count = count;
     for (uint32_t k = 0; k < count; k++) {
-        gt_session_provider *provider = &session->providers[k];
-        provider->name = session->options.providers[k];
-        uint32_t index = gt_runtime_find_provider(runtime, provider->name);
-        if (index != GT_NO_PLUGIN) {
-            provider->entry = gt_runtime_provider_at(runtime, index);
-            if (provider->entry->available)
-                provider->domain =
-                    session_domain(session, gt_runtime_domain_at(runtime, provider->entry->domain));
-        }
-        if (session->options.strict && (!provider->entry || !provider->entry->available))
-            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s",
-                           provider->name,
-                           provider->entry ? provider->entry->detail : "no provider of that name is loaded");
+        session->provider_count = k + 1;
+        GT_TRY(find_provider(session, k, err));
     }
+    for (uint32_t k = 0; k < count && session->options.strict; k++)
+        if (!session->providers[k].entry)
+            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s",
+                           session->providers[k].name, session->providers[k].reason);
     session->evaluator = runtime->cpu;
     gt_session_link_domains(session);
     return GANTRY_OK;
@@ -350,6 +376,7 @@ void gt_session_free(gantry_session *session)
     gt_allocator *allocator = session->allocator;
     gt_variant_destroy(&session->root);
     gt_model_destroy(&session->model);
+    release_providers(session);
     gt_options_free(&session->options);
     gt_vec_free(allocator, &session->phases);
     gt_free(allocator, session->providers);

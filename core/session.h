@@ -10,7 +10,9 @@
 
 typedef struct gt_session_provider {
     const char *name;
-    gt_provider_entry *entry; /* NULL: no such provider is loaded */
+    gt_provider_entry *entry; /* NULL when it was not available; else it stays until the session goes */
+    uint32_t row, plugin;     /* what stood for it in the runtime then; GT_NO_PLUGIN: nothing */
+    const char *reason;       /* "", or why it is not available */
     uint32_t domain;          /* session domain */
     /* What creation spent in it: judging, compiling, reshaping. */
     double judge_ns, compile_ns, bind_ns;

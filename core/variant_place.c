@@ -58,11 +58,13 @@ static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *no
     const shown_graph *shown = judge->shown;
     for (uint32_t k = 0; k < count && k < shown->capacity; k++)
         shown->indexes[k] = shown->view.node_index[nodes[k]];
-    out_verdict->session_options = judge->options;
+    GT_ROOMY(gantry_verdict) filled = {.value = *out_verdict};
+    filled.value.session_options = judge->options;
     uint64_t begin = gt_now_ns();
     gantry_status status =
-        judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, out_verdict);
+        judge->table->judge(judge->table->self, &shown->view.view, shown->indexes, count, &filled.value);
     judge->ns += (double)(gt_now_ns() - begin);
+    *out_verdict = filled.value;
     return status;
 }
 
@@ -101,14 +103,14 @@ static void describe_providers(const gantry_session *session, question *q)
 {
     for (uint32_t k = 0; k < session->provider_count; k++) {
         const gt_session_provider *p = &session->providers[k];
-        bool available = p->entry && p->entry->available;
+        bool available = p->entry != NULL;
         q->selves[k] = (judge_self){available ? p->entry->table : NULL, &q->shown, &session->options, 0};
         q->providers[k] =
             (gt_place_provider){.name = p->name,
                                 .domain = p->domain,
                                 .precision = available ? p->entry->info.precision : GANTRY_UNDEFINED,
                                 .available = available,
-                                .detail = p->entry ? p->entry->detail : "no provider of that name is loaded",
+                                .detail = p->reason,
                                 .judge = judge,
                                 .self = &q->selves[k]};
     }

@@ -71,15 +71,26 @@ GANTRY_API gantry_status gantry_runtime_destroy(gantry_runtime **runtime, gantry
 GANTRY_API gantry_status gantry_runtime_set(gantry_runtime *runtime, const char *key, const char *value,
                                             gantry_error *err);
 
-/* Loads the provider library at path and opens it with the text config (NULL: ""). A library that is missing,
- * has a missing dependency, does not fit this ABI or is no library gives an error with the loader's own
- * words, and a provider row "unavailable" in every later report, named as the library's manifest says, else
- * after the file (libgantry_NAME.so is NAME). */
+/* Loads a provider library and opens it with the text config (NULL: ""). path is a file, or, without '/' and
+ * ".so", a name: libgantry_NAME.so ('-' of the name is '_') is then looked for in the folders of
+ * provider_path, and last where Gantry installs plugins (gantry/ beside libgantry). A library that is
+ * missing, has a missing dependency, does not fit this ABI or is no library gives an error with the loader's
+ * own words (or all files that were tried), and a provider row "unavailable" in every later report, named as
+ * the library's manifest says, else after the file (libgantry_NAME.so is NAME). A library may be loaded
+ * several times, with configs that give its providers and domains other names. */
 GANTRY_API gantry_status gantry_runtime_load_provider(gantry_runtime *runtime, const char *path,
                                                       const char *config, gantry_error *err);
 
-/* Providers known, in the order they came. name and detail live as long as the runtime; *out_available is 0
- * for one that cannot be used, and detail says why. */
+/* Closes the library that brought the provider `name`, with all its providers and domains; their rows then
+ * say "unloaded". Refused with GANTRY_INVALID_ARGUMENT while a session uses one of them, while memory of
+ * gantry_memory_alloc lies in one of its domains, or another library computes there. Its code stays in the
+ * process; it can be loaded again. */
+GANTRY_API gantry_status gantry_runtime_unload_provider(gantry_runtime *runtime, const char *name,
+                                                        gantry_error *err);
+
+/* Providers known, in the order they came. *out_available is 0 for one that cannot be used, and detail says
+ * why. name and detail live as long as the runtime; they change when the library is unloaded or loaded again.
+ */
 GANTRY_API uint32_t gantry_runtime_provider_count(const gantry_runtime *runtime);
 GANTRY_API gantry_status gantry_runtime_provider(const gantry_runtime *runtime, uint32_t index,
                                                  const char **out_name, int *out_available,
@@ -168,6 +179,14 @@ GANTRY_API gantry_status gantry_session_create_from_memory(gantry_runtime *runti
 
 /* Refused with GANTRY_INVALID_ARGUMENT, and *session kept, while a gantry_run of it lives. */
 GANTRY_API gantry_status gantry_session_destroy(gantry_session **session, gantry_error *err);
+
+/* The providers that the session was asked for, in priority order, and whether it has them: *out_created is 0
+ * for one that was not available when the session was created (only without strict=on), and detail says why.
+ * Texts live as long as the session. Outs may be NULL. */
+GANTRY_API uint32_t gantry_session_provider_count(const gantry_session *session);
+GANTRY_API gantry_status gantry_session_provider(const gantry_session *session, uint32_t index,
+                                                 const char **out_name, int *out_created,
+                                                 const char **out_detail);
 
 /* What the model declares for an input or output. dims[k] is -1 where symbolic, dim_names[k] then the symbol
  * (or NULL). rank is -1 when the file gives none. All pointers live as long as the session. */
