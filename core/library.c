@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <unistd.h>
 
 /* ---- which file ------------------------------------------------------------------------------ */
@@ -43,14 +44,16 @@ static gantry_status absolute_path(const char *path, gt_library *library, gantry
     return GANTRY_OK;
 }
 
-/* The folder that `make install` gives plugins: gantry/ beside libgantry. False when it is not known. */
+/* The folder that `make install` gives plugins: gantry/ beside libgantry, or beside the program that it is
+ * linked into (which the loader knows without a name). False when it is not known. */
 static bool installed_folder(char *out_folder, size_t capacity)
 {
     static const char here;
     Dl_info about;
-    if (!dladdr(&here, &about) || !about.dli_fname)
+    struct link_map *map = NULL;
+    if (!dladdr1(&here, &about, (void **)&map, RTLD_DL_LINKMAP) || !map)
         return false;
-    char *self = realpath(about.dli_fname, NULL);
+    char *self = realpath(*map->l_name ? map->l_name : "/proc/self/exe", NULL);
     char *slash = self ? strrchr(self, '/') : NULL;
     int length = slash ? snprintf(out_folder, capacity, "%.*s/gantry", (int)(slash - self), self) : -1;
     free(self);

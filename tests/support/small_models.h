@@ -176,33 +176,40 @@ typedef struct small_session {
 
 static const gantry_allocator *small_allocator; /* of the runtimes that are made; NULL: malloc */
 
-/* options: "key=value;key=value". plugin: a provider library to load first, with its config; NULL: none.
- * Takes over the bytes. status is that of creation; a library that can't be loaded is the report's matter. */
+/* Creates the session in s->runtime, when s->status is fine. options: "key=value;key=value". Takes over the
+ * bytes. */
+static inline void small_create(small_session *s, wire model, const char *options)
+{
+    gantry_options *o = NULL;
+    if (s->status == GANTRY_OK)
+        s->status = gantry_options_create(&o, &s->err);
+    char text[512], *rest = NULL;
+    snprintf(text, sizeof text, "%s", options);
+    for (char *item = strtok_r(text, ";", &rest); item && s->status == GANTRY_OK;
+         item = strtok_r(NULL, ";", &rest)) {
+        char *equals = strchr(item, '=');
+        *equals = 0;
+        s->status = gantry_options_set(o, item, equals + 1, &s->err);
+    }
+    if (s->status == GANTRY_OK)
+        s->status = gantry_session_create_from_memory(s->runtime, model.data, model.size, o, &s->session,
+                                                      &s->report, &s->err);
+    gantry_options_destroy(&o);
+    wire_free(&model);
+    if (s->status == GANTRY_OK)
+        s->status = gantry_run_create(s->session, &s->run, &s->err);
+}
+
+/* plugin: a provider library to load first, with its config; NULL: none. status is that of creation; a
+ * library that can't be loaded is the report's matter. */
 static inline small_session small_open_with(wire model, const char *plugin, const char *config,
                                             const char *options)
 {
     small_session s = {.err = GANTRY_ERROR_INIT};
-    gantry_options *o = NULL;
     s.status = gantry_runtime_create(small_allocator, &s.runtime, &s.err);
     if (s.status == GANTRY_OK && plugin)
         (void)gantry_runtime_load_provider(s.runtime, plugin, config, &s.err);
-    if (s.status == GANTRY_OK)
-        s.status = gantry_options_create(&o, &s.err);
-    char text[512], *rest = NULL;
-    snprintf(text, sizeof text, "%s", options);
-    for (char *item = strtok_r(text, ";", &rest); item && s.status == GANTRY_OK;
-         item = strtok_r(NULL, ";", &rest)) {
-        char *equals = strchr(item, '=');
-        *equals = 0;
-        s.status = gantry_options_set(o, item, equals + 1, &s.err);
-    }
-    if (s.status == GANTRY_OK)
-        s.status = gantry_session_create_from_memory(s.runtime, model.data, model.size, o, &s.session,
-                                                     &s.report, &s.err);
-    gantry_options_destroy(&o);
-    wire_free(&model);
-    if (s.status == GANTRY_OK)
-        s.status = gantry_run_create(s.session, &s.run, &s.err);
+    small_create(&s, model, options);
     return s;
 }
 

@@ -1,30 +1,30 @@
-/* Loading, finding and unloading provider libraries, and the settings that say where they lie. */
+/* Finding, loading and unloading provider libraries, and what sessions say of those that are not there. */
 #include "../support/broken_allocator.h"
+#include "../support/small_models.h"
+#include "../support/test_folder.h"
 #include "core/runtime.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <sys/wait.h>
+
+#define TESTS GANTRY_BUILD_FOLDER "/tests"
+#define FAKE TESTS "/libgantry_fake.so"
 
 static gantry_runtime *runtime;
 static gantry_error error = GANTRY_ERROR_INIT;
-static char folder[] = "/tmp/gantry_loaderXXXXXX";
 
 static void setup(void)
 {
     unsetenv("GANTRY_PROVIDER_PATH");
     unsetenv("GANTRY_CACHE");
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(gantry_runtime_create(NULL, &runtime, &error), GANTRY_OK, "%s", error.message);
+    test_folder_open();
+    cr_assert_eq(gantry_runtime_create(small_allocator, &runtime, &error), GANTRY_OK, "%s", error.message);
 }
 
 static void teardown(void)
 {
-    char command[128];
     cr_assert_eq(gantry_runtime_destroy(&runtime, &error), GANTRY_OK);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
+    test_folder_close();
 }
 
 TestSuite(loader, .init = setup, .fini = teardown);
@@ -91,4 +91,311 @@ Test(loader, bad_settings_are_refused_and_change_nothing)
     cr_assert_eq(gantry_runtime_set(runtime, NULL, "", NULL), GANTRY_INVALID_ARGUMENT);
     expect_setting(GT_SETTING_PROVIDER_PATH, "/kept");
     expect_setting(GT_SETTING_CACHE, "");
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+#define OK(call) cr_assert_eq(call, GANTRY_OK, "%s", error.message)
+
+static gantry_status load(const char *path, const char *config)
+{
+    error.message[0] = 0;
+    return gantry_runtime_load_provider(runtime, path, config, &error);
+}
+
+static gantry_status unload(const char *name)
+{
+    error.message[0] = 0;
+    return gantry_runtime_unload_provider(runtime, name, &error);
+}
+
+static void expect_words(const char *words)
+{
+    cr_assert(strstr(error.message, words), "\"%s\" is not in: %s", words, error.message);
+}
+
+/* The row of that name: whether it is available and what it says. */
+static void expect_row(const char *name, int available, const char *words)
+{
+    for (uint32_t k = 0; k < gantry_runtime_provider_count(runtime); k++) {
+        const char *row_name, *detail;
+        int row_available;
+        cr_assert_eq(gantry_runtime_provider(runtime, k, &row_name, &row_available, &detail), GANTRY_OK);
+        if (strcmp(row_name, name) != 0)
+            continue;
+        cr_assert_eq(row_available, available, "%s: %s", name, detail);
+        cr_assert(strstr(detail, words), "%s: \"%s\" is not in: %s", name, words, detail);
+        return;
+    }
+    cr_assert(false, "no row is named %s", name);
+}
+
+Test(loader, a_name_is_looked_for_in_the_folders_that_were_set)
+{
+    char folders[512];
+    snprintf(folders, sizeof folders, "%s:/nowhere:%s", folder, TESTS);
+    OK(gantry_runtime_set(runtime, "provider_path", folders, &error));
+    OK(load("fake", "{\"devices\": [{\"name\": \"one\"}]}"));
+    expect_row("one", 1, "");
+    setenv("GANTRY_PROVIDER_PATH", TESTS, 1);
+    OK(gantry_runtime_set(runtime, "provider_path", NULL, &error));
+    OK(load("fake", "{\"devices\": [{\"name\": \"two\"}]}"));
+    expect_row("two", 1, "");
+    OK(gantry_runtime_set(runtime, "provider_path", folder, &error));
+    cr_assert_eq(load("fake", NULL), GANTRY_PROVIDER, "the environment counts beside a setting");
+}
+
+Test(loader, a_name_that_is_not_found_lists_what_was_tried)
+{
+    char folders[512];
+    snprintf(folders, sizeof folders, "%s:/nowhere", folder);
+    OK(gantry_runtime_set(runtime, "provider_path", folders, &error));
+    cr_assert_eq(load("cuda-int8", NULL), GANTRY_PROVIDER);
+    expect_words("no library of the provider \"cuda-int8\" was found");
+    expect_words(inside("libgantry_cuda_int8.so"));
+    expect_words("/nowhere/libgantry_cuda_int8.so");
+    expect_words("/gantry/libgantry_cuda_int8.so");
+    cr_assert_str_eq(error.provider, "cuda-int8");
+    expect_row("cuda-int8", 0, "/nowhere/libgantry_cuda_int8.so");
+    uint32_t count = gantry_runtime_provider_count(runtime);
+    cr_assert_eq(load("cuda-int8", NULL), GANTRY_PROVIDER);
+    cr_assert_eq(gantry_runtime_provider_count(runtime), count, "the same failure got a second row");
+    char longer[256];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    cr_assert_eq(load(longer, NULL), GANTRY_PROVIDER);
+    expect_words("255 bytes");
+}
+
+/* The first file found is the one: what is wrong with it is not papered over by a later folder. */
+Test(loader, a_broken_library_that_comes_first_is_not_passed_over)
+{
+    char folders[512];
+    static const char text[128] = "no library at all, but long enough to hold the header of one";
+    put_file(inside("libgantry_fake.so"), text, sizeof text);
+    snprintf(folders, sizeof folders, "%s:%s", folder, TESTS);
+    OK(gantry_runtime_set(runtime, "provider_path", folders, &error));
+    cr_assert_eq(load("fake", NULL), GANTRY_PROVIDER);
+    expect_words(inside("libgantry_fake.so"));
+    expect_words("invalid ELF header");
+}
+
+/* ---- unloading ------------------------------------------------------------------------------- */
+
+#define OPS "\"ops\": {\"Add\": [\"float32\"], \"Relu\": [\"float32\"]}"
+#define ONE(name) "{\"name\": \"" name "\", " OPS "}"
+#define DEVICE(name) "{\"devices\": [" ONE(name) "]}"
+
+static small_session open_session(wire model, const char *options)
+{
+    small_session s = {.runtime = runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
+    small_create(&s, model, options);
+    return s;
+}
+
+static void close_session(small_session *s)
+{
+    gantry_run_destroy(&s->run);
+    gantry_report_destroy(&s->report);
+    cr_assert_eq(gantry_session_destroy(&s->session, &error), GANTRY_OK, "%s", error.message);
+}
+
+/* y = Relu(a + b) in 3 rows, right whoever computes it. */
+static void run_session(small_session *s)
+{
+    float a[12], b[12];
+    for (int k = 0; k < 12; k++) {
+        a[k] = (float)(k - 6);
+        b[k] = 1;
+    }
+    cr_assert_eq(s->status, GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(small_bind(s, 0, GANTRY_FLOAT32, 2, 3, 4, a), GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(small_bind(s, 1, GANTRY_FLOAT32, 2, 3, 4, b), GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(gantry_run_execute(s->run, &s->err), GANTRY_OK, "%s", s->err.message);
+    gantry_tensor y = small_result(s, 0);
+    for (int k = 0; k < 12; k++)
+        cr_assert_eq(small_floats_of(&y)[k], k < 5 ? 0 : (float)(k - 5));
+}
+
+/* The document's text from the row of that provider on, up to `bytes` of it. */
+static void expect_report(gantry_report *report, const char *provider, const char *words)
+{
+    const char *text, *row;
+    char name[64];
+    size_t bytes;
+    snprintf(name, sizeof name, "\"name\": \"%s\"", provider);
+    OK(gantry_report_render(report, GANTRY_REPORT_JSON, &text, &bytes, &error));
+    cr_assert(row = strstr(text, name), "no provider %s in %s", provider, text);
+    const char *end = strchr(row, '}'), *found = strstr(row, words);
+    cr_assert(found && found < end, "\"%s\" is not in: %.*s", words, (int)(end - row), row);
+}
+
+Test(loader, unloading_is_refused_while_a_session_uses_the_library)
+{
+    OK(load(FAKE, "{\"devices\": [" ONE("a") ", " ONE("b") "]}"));
+    small_session s = open_session(small_add(3), "providers=a,b,cpu;plan=priority");
+    small_session other = open_session(small_add(3), "providers=cpu");
+    run_session(&s);
+    cr_assert_eq(unload("a"), GANTRY_INVALID_ARGUMENT);
+    expect_words("1 session still uses the provider \"a\"");
+    cr_assert_eq(unload("b"), GANTRY_INVALID_ARGUMENT);
+    run_session(&s);
+    close_session(&s);
+    OK(unload("b"));
+    expect_row("a", 0, "unloaded");
+    expect_row("b", 0, "unloaded");
+    run_session(&other);
+    close_session(&other);
+}
+
+Test(loader, a_failed_session_does_not_hold_a_library)
+{
+    OK(load(FAKE, NULL));
+    small_session s = open_session(small_unknown(), "providers=fake,cpu");
+    cr_assert_neq(s.status, GANTRY_OK);
+    close_session(&s);
+    s = open_session(small_add(3), "providers=fake,absent;strict=on");
+    cr_assert_eq(s.status, GANTRY_PROVIDER);
+    close_session(&s);
+    OK(unload("fake"));
+}
+
+Test(loader, what_is_not_loaded_is_not_unloaded)
+{
+    cr_assert_eq(unload("cpu"), GANTRY_INVALID_ARGUMENT);
+    expect_words("part of the library");
+    cr_assert_eq(unload("fake"), GANTRY_INVALID_ARGUMENT);
+    expect_words("no library is loaded that brings a provider \"fake\"");
+    cr_assert_eq(load("/nowhere/libgantry_fake.so", NULL), GANTRY_PROVIDER);
+    cr_assert_eq(unload("fake"), GANTRY_INVALID_ARGUMENT);
+    OK(load(FAKE, NULL));
+    OK(unload("fake"));
+    cr_assert_eq(unload("fake"), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_runtime_unload_provider(runtime, NULL, NULL), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_runtime_unload_provider(NULL, "fake", &error), GANTRY_INVALID_ARGUMENT);
+}
+
+Test(loader, a_library_is_unloaded_by_its_own_name_too)
+{
+    OK(load(FAKE, DEVICE("x")));
+    OK(unload("fake"));
+    expect_row("x", 0, "unloaded");
+    OK(load(FAKE, "{\"devices\": [{\"name\": \"gone\", \"unavailable\": \"no device 7\"}]}"));
+    OK(unload("gone"));
+    expect_row("gone", 0, "unloaded");
+}
+
+Test(loader, memory_in_a_domain_holds_its_library)
+{
+    gantry_buffer buffer, refused;
+    float in[4] = {1, 2, 3, 4}, out[4] = {0};
+    OK(load(FAKE, NULL));
+    OK(gantry_memory_alloc(runtime, "fake", sizeof in, &buffer, &error));
+    OK(gantry_memory_copy(runtime, "fake", buffer, "host", (gantry_buffer){in, 0}, sizeof in, &error));
+    cr_assert_eq(unload("fake"), GANTRY_INVALID_ARGUMENT);
+    expect_words("1 blocks of gantry_memory_alloc in the domain \"fake\"");
+    OK(gantry_memory_copy(runtime, "host", (gantry_buffer){out, 0}, "fake", buffer, sizeof in, &error));
+    cr_assert_arr_eq(in, out, sizeof in);
+    cr_assert_neq(gantry_memory_alloc(runtime, "fake", (size_t)1 << 40, &refused, &error), GANTRY_OK);
+    gantry_memory_free(runtime, "fake", &buffer);
+    OK(unload("fake"));
+    cr_assert_eq(gantry_memory_alloc(runtime, "fake", 4, &buffer, &error), GANTRY_INVALID_ARGUMENT);
+    cr_assert_null(buffer.handle);
+}
+
+Test(loader, a_hundred_lives_use_one_entry)
+{
+    for (int k = 0; k < 100; k++) {
+        OK(load(FAKE, k % 2 ? NULL : "{\"devices\": [" ONE("fake") ", " ONE("second") "]}"));
+        small_session s = open_session(small_add(3), "providers=fake,cpu;plan=priority");
+        run_session(&s);
+        expect_report(s.report, "fake", "\"created\": true");
+        close_session(&s);
+        OK(unload("fake"));
+        cr_assert_eq(runtime->plugins.count, 1, "life %d", k);
+        cr_assert_leq(runtime->domains.count, 3);
+        cr_assert_leq(gantry_runtime_provider_count(runtime), 3);
+        expect_row("fake", 0, "unloaded");
+    }
+}
+
+Test(loader, a_session_keeps_what_it_was_told_of_a_provider)
+{
+    const char *name, *detail;
+    int created;
+    cr_assert_eq(load(FAKE, "{\"devices\": [{}], \"fail_open\": true}"), GANTRY_PROVIDER);
+    small_session s = open_session(small_add(3), "providers=fake,cpu");
+    OK(load(FAKE, NULL));
+    OK(gantry_session_provider(s.session, 0, &name, &created, &detail));
+    cr_assert_str_eq(name, "fake");
+    cr_assert_eq(created, 0);
+    cr_assert(strstr(detail, "told to fail"), "%s", detail);
+    gantry_report_destroy(&s.report);
+    run_session(&s);
+    OK(gantry_session_report(s.session, s.run, &s.report, &error));
+    expect_report(s.report, "fake", "\"created\": false");
+    close_session(&s);
+    s = open_session(small_add(3), "providers=fake,cpu;plan=priority");
+    run_session(&s);
+    expect_report(s.report, "fake", "\"created\": true");
+    close_session(&s);
+}
+
+/* ---- two of a kind, and the end -------------------------------------------------------------- */
+
+Test(loader, two_of_a_kind_work_side_by_side)
+{
+    OK(load(FAKE, DEVICE("left")));
+    cr_assert_eq(load(FAKE, DEVICE("left")), GANTRY_PROVIDER);
+    expect_words("domain \"left\" already, from " FAKE);
+    cr_assert_eq(load(FAKE, "{\"devices\": [{\"name\": \"left\", \"device_id\": 1}]}"), GANTRY_PROVIDER);
+    expect_words("provider \"left\" already, from " FAKE);
+    expect_words("name this one otherwise in its config, or unload that one first");
+    OK(load(FAKE, DEVICE("right")));
+    small_session s = open_session(small_add(3), "providers=left,right,cpu;plan=priority;pin.relu1=right");
+    run_session(&s);
+    close_session(&s);
+    OK(unload("left"));
+    s = open_session(small_add(3), "providers=left,right,cpu;plan=priority");
+    run_session(&s);
+    expect_report(s.report, "left", "\"created\": false");
+    expect_report(s.report, "right", "\"created\": true");
+    close_session(&s);
+    OK(load(FAKE, DEVICE("left")));
+    OK(unload("right"));
+    OK(unload("left"));
+}
+
+Test(loader, a_runtime_ends_with_libraries_in_any_state)
+{
+    OK(load(FAKE, DEVICE("first")));
+    OK(load(FAKE, DEVICE("second")));
+    OK(unload("first"));
+    OK(load(FAKE, DEVICE("third")));
+    cr_assert_eq(load(FAKE, DEVICE("third")), GANTRY_PROVIDER);
+}
+
+static int status_of_child(void)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        gantry_runtime *kept = NULL;
+        static small_session s;
+        s = (small_session){.err = GANTRY_ERROR_INIT};
+        s.status = gantry_runtime_create(NULL, &kept, &s.err);
+        s.runtime = kept;
+        if (s.status == GANTRY_OK)
+            s.status = gantry_runtime_load_provider(kept, FAKE, NULL, &s.err);
+        small_create(&s, small_add(3), "providers=fake,cpu;plan=priority;threads=1");
+        run_session(&s);
+        exit(0);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return status;
+}
+
+Test(loader, a_process_may_end_with_a_library_loaded_and_a_session_alive)
+{
+    cr_assert_eq(status_of_child(), 0);
 }
