@@ -97,11 +97,10 @@ int cli_batch(const cli_args *args)
     gantry_error err = GANTRY_ERROR_INIT;
     gantry_options *options = NULL;
     int code = cli_open_runtime(args, &session.runtime);
-    if (code == CLI_OK &&
-        (gantry_options_create(&options, &err) != GANTRY_OK ||
-         (args->threads && gantry_options_set(options, "threads", args->threads, &err) != GANTRY_OK) ||
-         (args->providers && gantry_options_set(options, "providers", args->providers, &err) != GANTRY_OK)))
+    if (code == CLI_OK && gantry_options_create(&options, &err) != GANTRY_OK)
         code = cli_fail("options", &err);
+    if (code == CLI_OK)
+        code = cli_set_options(args, options);
     char *line = NULL;
     size_t room = 0;
     while (code == CLI_OK && getline(&line, &room, stdin) > 0) {
