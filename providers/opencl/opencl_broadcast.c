@@ -1,14 +1,16 @@
 /* Strides of broadcast operands, and the text that walks them. */
 #include "opencl_broadcast.h"
 
-void opencl_walk_begin(opencl_walk *walk, const opencl_operand *result)
+void opencl_walk_begin(opencl_walk *walk, uint32_t rank, const int64_t *dims)
 {
     memset(walk, 0, sizeof *walk);
-    walk->rank = result->rank ? result->rank : 1;
-    walk->count = opencl_count(result);
+    walk->rank = rank ? rank : 1;
+    walk->count = 1;
     walk->dims[0] = 1;
-    for (uint32_t k = 0; k < result->rank; k++)
-        walk->dims[k] = (int32_t)result->dims[result->rank - 1 - k];
+    for (uint32_t k = 0; k < rank; k++) {
+        walk->dims[k] = (int32_t)dims[rank - 1 - k];
+        walk->count *= dims[k];
+    }
 }
 
 void opencl_walk_broadcast(opencl_walk *walk, const opencl_operand *operand)
@@ -54,11 +56,17 @@ void opencl_walk_join(opencl_walk *walk)
     walk->rank = last + 1;
 }
 
+/* int8 or int16. */
+static int vector_width(const opencl_walk *walk)
+{
+    return walk->rank > 8 ? 16 : 8;
+}
+
 void opencl_walk_parameters(const opencl_walk *walk, opencl_text *text)
 {
-    opencl_text_add(text, ", int8 d");
+    opencl_text_add(text, ", int%d d", vector_width(walk));
     for (uint32_t p = 0; p < walk->operand_count; p++)
-        opencl_text_add(text, ", int8 s%u", p);
+        opencl_text_add(text, ", int%d s%u", vector_width(walk), p);
 }
 
 void opencl_walk_indexes(const opencl_walk *walk, opencl_text *text)
@@ -71,17 +79,18 @@ void opencl_walk_indexes(const opencl_walk *walk, opencl_text *text)
         if (last)
             opencl_text_add(text, "    { uint r = rest;");
         else
-            opencl_text_add(text, "    { uint q = rest / (uint)d.s%u, r = rest - q * (uint)d.s%u; rest = q;",
+            opencl_text_add(text, "    { uint t = rest / (uint)d.s%x, r = rest - t * (uint)d.s%x; rest = t;",
                             axis, axis);
         for (uint32_t p = 0; p < walk->operand_count; p++)
-            opencl_text_add(text, " i%u += (long)(int)r * s%u.s%u;", p, p, axis);
+            opencl_text_add(text, " i%u += (long)(int)r * s%u.s%x;", p, p, axis);
         opencl_text_add(text, " }\n");
     }
 }
 
 void opencl_walk_arguments(const opencl_walk *walk, opencl_launch *launch)
 {
-    opencl_arg_bytes(launch, walk->dims, sizeof walk->dims);
+    size_t bytes = (size_t)vector_width(walk) * sizeof walk->dims[0];
+    opencl_arg_bytes(launch, walk->dims, bytes);
     for (uint32_t p = 0; p < walk->operand_count; p++)
-        opencl_arg_bytes(launch, walk->strides[p], sizeof walk->strides[p]);
+        opencl_arg_bytes(launch, walk->strides[p], bytes);
 }

@@ -7,18 +7,19 @@
 #include "opencl_text.h"
 
 #define OPENCL_MAX_WALKED 8
+#define OPENCL_MAX_WALKED_RANK 16
 
 /* Axes come innermost first. */
 typedef struct opencl_walk {
     uint32_t rank; /* 1 at least */
     uint32_t operand_count;
-    int32_t dims[OPENCL_MAX_RANK];
-    int32_t strides[OPENCL_MAX_WALKED][OPENCL_MAX_RANK];
+    int32_t dims[OPENCL_MAX_WALKED_RANK];
+    int32_t strides[OPENCL_MAX_WALKED][OPENCL_MAX_WALKED_RANK];
     int64_t count;
 } opencl_walk;
 
-/* The result's shape, and no operands yet. */
-void opencl_walk_begin(opencl_walk *walk, const opencl_operand *result);
+/* Those extents, outermost first, and no operands yet. */
+void opencl_walk_begin(opencl_walk *walk, uint32_t rank, const int64_t *dims);
 /* A dense operand that is broadcast to the result. */
 void opencl_walk_broadcast(opencl_walk *walk, const opencl_operand *operand);
 /* strides: one for each axis of the result, outermost first. */

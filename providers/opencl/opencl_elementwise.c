@@ -94,7 +94,7 @@ void opencl_elementwise_add(opencl_build *build, const opencl_node *node, const 
     opencl_walk walk;
     opencl_text text = {.used = 0};
     double bytes = (double)opencl_bytes(y);
-    opencl_walk_begin(&walk, y);
+    opencl_walk_begin(&walk, y->rank, y->dims);
     for (uint32_t k = 0; k < count; k++)
         opencl_walk_broadcast(&walk, &node->inputs[inputs[k]]);
     opencl_walk_join(&walk);

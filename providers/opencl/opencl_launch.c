@@ -122,6 +122,22 @@ uint32_t opencl_scratch_add(opencl_build *build, size_t bytes)
     return shaped->place_count++;
 }
 
+uint32_t opencl_table_add(opencl_build *build, const void *data, size_t bytes)
+{
+    uint32_t place = opencl_scratch_add(build, bytes);
+    cl_int result;
+    if (build->status != GANTRY_OK)
+        return 0;
+    opencl_place *own = &build->shaped->places[place];
+    own->kind = OPENCL_PLACE_FIXED;
+    if (bytes == 0)
+        return place;
+    own->memory = clCreateBuffer(build->device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, bytes,
+                                 (void *)data, &result);
+    build->status = opencl_check(result, "clCreateBuffer", build->err);
+    return place;
+}
+
 void opencl_arg_scratch(opencl_launch *launch, uint32_t scratch, size_t element_bytes)
 {
     add_buffer(launch, scratch, element_bytes);

@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-static const opencl_op_table *const tables[] = {&opencl_elementwise_ops, &opencl_gemm_ops, &opencl_conv_ops,
-                                                &opencl_pool_ops, &opencl_norm_ops};
+static const opencl_op_table *const tables[] = {
+    &opencl_elementwise_ops, &opencl_gemm_ops,   &opencl_conv_ops,   &opencl_pool_ops,  &opencl_norm_ops,
+    &opencl_movement_ops,    &opencl_gather_ops, &opencl_resize_ops, &opencl_reduce_ops};
 
 const opencl_op *opencl_op_find(const gantry_node_view *node)
 {

@@ -89,6 +89,10 @@ extern const opencl_op_table opencl_gemm_ops;
 extern const opencl_op_table opencl_conv_ops;
 extern const opencl_op_table opencl_pool_ops;
 extern const opencl_op_table opencl_norm_ops;
+extern const opencl_op_table opencl_movement_ops;
+extern const opencl_op_table opencl_gather_ops;
+extern const opencl_op_table opencl_resize_ops;
+extern const opencl_op_table opencl_reduce_ops;
 
 const opencl_op *opencl_op_find(const gantry_node_view *node);
 
@@ -145,6 +149,9 @@ void opencl_arg_output(opencl_launch *launch, const opencl_operand *operand);
 uint32_t opencl_scratch_add(opencl_build *build, size_t bytes);
 /* The offset is 0 for scratch, but handed to the kernel as for a value; element_bytes is its unit. */
 void opencl_arg_scratch(opencl_launch *launch, uint32_t scratch, size_t element_bytes);
+/* A table that kernels read, copied to the device now and kept with the shaped program. Returns a number for
+ * opencl_arg_scratch. */
+uint32_t opencl_table_add(opencl_build *build, const void *data, size_t bytes);
 void opencl_arg_int(opencl_launch *launch, int32_t value);
 void opencl_arg_long(opencl_launch *launch, int64_t value);
 void opencl_arg_float(opencl_launch *launch, float value);
