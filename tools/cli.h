@@ -31,6 +31,7 @@ typedef struct cli_args {
     int plugin_count, option_count, input_count, image_count, dim_count, shape_count, disable_count;
     const char *atol, *rtol, *repeat, *config;
     bool json, batch, help, report, no_rewrites;
+    bool lists_providers; /* set by commands that print what is wrong with a provider themselves */
 } cli_args;
 
 /* Fills *out_args; false (and a text on stderr) when they are wrong. allowed names the options of this

@@ -73,6 +73,7 @@ int cli_providers(int argc, char **argv)
     cli_args args;
     if (!cli_parse(argc, argv, "|providers|plugin|", &args))
         return CLI_USAGE;
+    args.lists_providers = true;
     gantry_runtime *runtime = NULL;
     int code = cli_open_runtime(&args, &runtime);
     if (code == CLI_OK || code == CLI_PLUGIN)
@@ -109,6 +110,7 @@ int cli_doctor(int argc, char **argv)
     cli_args args;
     if (!cli_parse(argc, argv, "|providers|plugin|", &args))
         return CLI_USAGE;
+    args.lists_providers = true;
     printf("gantry %s\ncpus online: %ld\n", gantry_version(), sysconf(_SC_NPROCESSORS_ONLN));
     printf("memory: %.1f GiB\n",
            (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0);

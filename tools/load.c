@@ -47,29 +47,21 @@ static bool is_known(gantry_runtime *runtime, const char *name)
     return false;
 }
 
-/* A provider named in --providers that nothing has brought yet: libgantry_NAME.so beside this program, or
- * below in ../lib/gantry. */
-static void find_plugin(gantry_runtime *runtime, const char *name)
+/* A provider named in --providers that nothing has brought yet: libgantry_NAME.so beside this program (as in
+ * a build folder), else where the library looks for a name. */
+static void find_plugin(gantry_runtime *runtime, const char *name, bool quiet)
 {
     char self[1024], path[1300], file[128];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0)
-        return;
-    self[length] = 0;
+    self[length > 0 ? length : 0] = 0;
     snprintf(file, sizeof file, "%s", name);
     for (char *c = file; *c; c++)
         *c = *c == '-' ? '_' : *c;
-    const char *folder = dirname(self);
-    static const char *const PLACES[] = {"", "/../lib/gantry"};
-    for (size_t k = 0; k < sizeof PLACES / sizeof *PLACES; k++) {
-        snprintf(path, sizeof path, "%s%s/libgantry_%s.so", folder, PLACES[k], file);
-        if (access(path, R_OK) != 0)
-            continue;
-        gantry_error err = GANTRY_ERROR_INIT;
-        if (gantry_runtime_load_provider(runtime, path, NULL, &err) != GANTRY_OK)
-            fprintf(stderr, "gantry: %s\n", err.message);
-        return;
-    }
+    snprintf(path, sizeof path, "%s/libgantry_%s.so", dirname(self), file);
+    gantry_error err = GANTRY_ERROR_INIT;
+    bool beside = length > 0 && access(path, R_OK) == 0;
+    if (gantry_runtime_load_provider(runtime, beside ? path : name, NULL, &err) != GANTRY_OK && !quiet)
+        fprintf(stderr, "gantry: %s\n", err.message);
 }
 
 static int load_named(const char *spec, gantry_runtime *runtime)
@@ -98,7 +90,7 @@ int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime)
     char *rest = NULL;
     for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
         if (!is_known(*out_runtime, name))
-            find_plugin(*out_runtime, name);
+            find_plugin(*out_runtime, name, args->lists_providers);
     return code;
 }
 

@@ -7,7 +7,7 @@
 
 #define SESSION_OPTIONS                                                                                      \
     "  --providers A,B     providers in priority order (default cpu)\n"                                      \
-    "  --plugin FILE[=CFG] load a provider library; may be given several times\n"                            \
+    "  --plugin LIB[=CFG]  load a provider library, a file or a name; may be given several times\n"          \
     "  --threads N         worker threads (default: the CPUs this process may use)\n"                        \
     "  --option KEY=VALUE  any session option of gantry.h; may be given several times\n"
 #define INPUT_OPTIONS                                                                                        \
@@ -68,7 +68,7 @@ static const cli_command COMMANDS[] = {
     {"inspect", cli_inspect, "list a model's inputs, outputs and metadata",
      "usage: gantry inspect MODEL\n\nexamples:\n  gantry inspect model.onnx\n"},
     {"providers", cli_providers, "list the providers that can be used",
-     "usage: gantry providers [--plugin FILE[=CFG]] [--providers A,B]\n\nexamples:\n  gantry providers "
+     "usage: gantry providers [--plugin LIB[=CFG]] [--providers A,B]\n\nexamples:\n  gantry providers "
      "--providers opencl,cpu\n"},
     {"plugin", cli_plugin, "check a provider library",
      "usage: gantry plugin check FILE.so [options]\n\n"

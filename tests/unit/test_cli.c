@@ -63,6 +63,18 @@ Test(cli, exit_codes, .init = write_model, .fini = remove_model)
     CHECK_RUN(2, "threads", "--random 1 --option threads=x");
 }
 
+/* By name: in the environment's folders; what is found nowhere says where it was looked for. */
+Test(cli, plugins_by_name, .init = write_model, .fini = remove_model)
+{
+    setenv("GANTRY_PROVIDER_PATH", GANTRY_BUILD_FOLDER "/tests", 1);
+    CHECK_RUN(0, "", "--random 1 --dim 'a[0]=3' --dim 'b[0]=3' --plugin fake --providers fake,cpu");
+    check(0, "fake           available", "providers --providers fake");
+    check(0, "fake           available", "providers --plugin 'fake={\"devices\": [{\"name\": \"fake\"}]}'");
+    check(7, "--plugin absent can't be used: no library of the provider", "providers --plugin absent");
+    CHECK_RUN(0, GANTRY_BUILD_FOLDER "/tests/libgantry_absent.so",
+              "--random 1 --dim 'a[0]=3' --dim 'b[0]=3' --providers absent,cpu");
+}
+
 /* A library that cannot be used ends a run; what looks goes on, and says so in its exit code. */
 Test(cli, plugins_that_fail, .init = write_model, .fini = remove_model)
 {
