@@ -527,11 +527,11 @@ static gantry_status run_loop(gt_frame *frame, struct gt_control *control, gt_pl
                               const gt_step *step, const gt_node *node, gantry_error *err)
 {
     gt_frame *body = control->bodies[0];
-    if (!body || body->output_count != 1 + control->carried_count + control->scan_count ||
+    if (!body || body->output_count < 1 + control->carried_count + control->scan_count ||
         body->entry->graph->inputs.count != 2 + control->carried_count)
         return gt_fail(err, GANTRY_MODEL_GRAPH, GANTRY_STAGE_RUN, node->name,
-                       "the body of Loop %s has %u inputs and %u outputs; %u and %u are needed", node->name,
-                       body ? body->entry->graph->inputs.count : 0, body ? body->output_count : 0,
+                       "the body of Loop %s has %u inputs and %u outputs; %u and at least %u are needed",
+                       node->name, body ? body->entry->graph->inputs.count : 0, body ? body->output_count : 0,
                        2 + control->carried_count, 1 + control->carried_count + control->scan_count);
     GT_TRY(start_loop(frame, control, state, step, node, err));
     int64_t trips = INT64_MAX;

@@ -242,26 +242,28 @@ static double typical_bytes(const gt_graph *graph, uint32_t value)
            gantry_dtype_bits(graph->values.data[value]->dtype) / 8;
 }
 
+/* Larger expressions than this are not looked through: what they say the size of stays on the host. */
+#define MAX_LOOKS 64
+
 /* True when e has a value before any node of the graph has run. */
-static bool known_at_entry(const gt_graph *graph, gt_expr e)
+static bool known_at_entry(const gt_graph *graph, gt_expr e, int *inout_looks)
 {
     const gt_exprs *exprs = &graph->model->exprs;
-    if (e == GT_EXPR_UNKNOWN)
+    if (e == GT_EXPR_UNKNOWN || --*inout_looks < 0)
         return false;
     const gt_expr_node *node = &exprs->nodes.data[e];
-    switch ((gt_expr_kind)node->kind) {
-    case GT_EXPR_CONST:
-    case GT_EXPR_REAL_CONST:
+    if (node->kind == GT_EXPR_CONST || node->kind == GT_EXPR_REAL_CONST || gt_expr_segment(exprs, e) == 0)
         return true;
-    case GT_EXPR_SYMBOL: {
+    if (node->kind == GT_EXPR_SYMBOL) {
         const gt_symbol *symbol = &exprs->symbols.data[node->a];
         bool data = symbol->kind == GT_SYMBOL_DATA_DIM || symbol->kind == GT_SYMBOL_DATA_ELEMENT;
         return !data || symbol->graph != graph || graph->values.data[symbol->value]->producer == GT_NONE;
     }
-    default:
-        /* Whatever is computed of other expressions: kept to the simple cases, the rest stays on the host. */
-        return gt_expr_segment(exprs, e) == 0;
-    }
+    bool unary =
+        node->kind == GT_EXPR_NOT || (node->kind >= GT_EXPR_TO_REAL && node->kind != GT_EXPR_REAL_DIV);
+    return known_at_entry(graph, node->a, inout_looks) &&
+           (unary || known_at_entry(graph, node->b, inout_looks)) &&
+           (node->kind != GT_EXPR_SELECT || known_at_entry(graph, node->c, inout_looks));
 }
 
 /* A device may hold what has a size before the body runs, and whose elements no size is made of. */
@@ -270,8 +272,9 @@ static bool may_lie_on_device(const gt_graph *graph, uint32_t id)
     const gt_value *value = graph->values.data[id];
     bool may = value->kind == GANTRY_KIND_TENSOR && gantry_dtype_bits(value->dtype) && value->rank >= 0 &&
                !has_own_elements(graph, id);
+    int looks = MAX_LOOKS;
     for (int32_t d = 0; may && d < value->rank; d++)
-        may = known_at_entry(graph, value->dims[d]);
+        may = known_at_entry(graph, value->dims[d], &looks);
     return may;
 }
 
