@@ -248,6 +248,7 @@ static gantry_status ask(gt_variant *variant, question *q, gantry_error *err)
                                 .output_domain = q->output_domain,
                                 .control_reads = q->control_reads.data,
                                 .control_read_count = q->control_reads.count,
+                                .without_bodies = true,
                                 .by_cost = session->options.plan_by_cost,
                                 .model_precision = session->options.model_precision,
                                 .pins = session->options.pins.data,
@@ -504,6 +505,32 @@ static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry
     return GANTRY_OK;
 }
 
+/* A loop's body as often as it is taken to run, of two branches the mean; NAN when it is not known. */
+static double bodies_ns(const gt_program *program, bool all_cpu)
+{
+    double ns = 0, count = 0;
+    for (int b = 0; b < 2; b++) {
+        const gt_variant *body = program->bodies[b];
+        if (!body)
+            continue;
+        const gt_placement *placement = body->placement;
+        ns += !placement ? __builtin_nan("")
+                         : body->iterations * (all_cpu ? placement->all_cpu_ns : placement->chosen_ns);
+        count++;
+    }
+    return count > 0 ? ns / count : __builtin_nan("");
+}
+
+static void add_bodies(gt_variant *variant)
+{
+    for (uint32_t k = 0; k < variant->placement->partition_count; k++) {
+        if (!variant->placement->partitions[k].control)
+            continue;
+        variant->placement->chosen_ns += bodies_ns(&variant->programs[k], false);
+        variant->placement->all_cpu_ns += bodies_ns(&variant->programs[k], true);
+    }
+}
+
 /* Verdicts only turn from yes to no, so this ends. */
 gantry_status gt_variant_place(gt_variant *variant, gantry_error *err)
 {
@@ -543,5 +570,6 @@ gantry_status gt_variant_place(gt_variant *variant, gantry_error *err)
         if (status != GANTRY_OK)
             return status;
     }
+    add_bodies(variant);
     return GANTRY_OK;
 }

@@ -67,6 +67,9 @@ typedef struct gt_place_options {
     /* What the bodies of control nodes read, as far as it is known. */
     const gt_control_read *control_reads;
     uint32_t control_read_count;
+    /* The estimated totals are without the nodes that the executor runs: the caller adds what their bodies
+     * take. False: they are not known. */
+    bool without_bodies;
     /* Called before the judges see a graph that is new to them: the body of a composite, or the graph itself
      * after a composite was put back into its nodes (judges that answer from views of the graph need new
      * ones). NULL: composites are only judged whole. */

@@ -508,7 +508,7 @@ gantry_status gt_cost_totals(gt_placer *placer, gantry_error *err)
     placement->chosen_ns = units_ns(placer, false);
     placement->all_cpu_ns = units_ns(placer, true);
     for (uint32_t k = 0; k < placement->unit_count; k++)
-        if (placer->executor[k])
+        if (placer->executor[k] && !placer->options->without_bodies)
             placement->chosen_ns = placement->all_cpu_ns = NAN; /* what the bodies take is not known here */
     count_readers(&state, false);
     placement->chosen_ns += moves_ns(&state, false);

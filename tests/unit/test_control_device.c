@@ -212,8 +212,7 @@ static wire branching(void)
     return small_model(g);
 }
 
-/* Two loops, one after the other [the second inside of a third]: x + trips * one, then times trips * trips.
- */
+/* A loop in a loop: y = x + trips * trips; w goes in and out again in each outer round. */
 static wire nested(void)
 {
     wire inner = loop_body("inner"), outer = small_graph("outer"), g = small_graph("nested");

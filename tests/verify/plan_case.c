@@ -83,8 +83,10 @@ static void make_providers(test_case *c)
             stub->compile_fails_percent = stub->refuse_percent = 0;
             stub->scale_ns = 20;
         }
-        c->providers[p] =
-            (gt_session_provider){.name = stub->entry.info.name, .entry = &stub->entry, .domain = domain};
+        c->providers[p] = (gt_session_provider){.name = stub->entry.info.name,
+                                                .entry = stub->entry.available ? &stub->entry : NULL,
+                                                .reason = "",
+                                                .domain = domain};
     }
 }
 
