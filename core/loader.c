@@ -2,6 +2,7 @@
  * size the plugin states, so that an entry it does not know is NULL here and never read behind its end. */
 #include "runtime.h"
 
+#include "graph/own_ops.h"
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_entry {
@@ -104,6 +105,7 @@ typedef struct staging {
     gt_allocator *allocator;
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
+    GT_VEC(gt_operator_entry) operators;
 } staging;
 
 static gt_provider_entry *make_provider_entry(gt_allocator *allocator)
@@ -127,8 +129,11 @@ static void staging_free(staging *s)
         gt_free(s->allocator, s->domains.data[k]);
     for (uint32_t k = 0; k < s->providers.count; k++)
         gt_provider_entry_free(s->allocator, s->providers.data[k]);
+    for (uint32_t k = 0; k < s->operators.count; k++)
+        gt_free(s->allocator, s->operators.data[k].op);
     gt_vec_free(s->allocator, &s->domains);
     gt_vec_free(s->allocator, &s->providers);
+    gt_vec_free(s->allocator, &s->operators);
 }
 
 static gantry_status describe_domain(gt_domain_entry *entry, const char *what, gantry_error *err)
@@ -198,6 +203,16 @@ static gantry_status stage_provider(staging *s, const gantry_provider *source, c
     return GANTRY_OK;
 }
 
+static gantry_status stage_operator(staging *s, const gantry_operator *source, gantry_error *err)
+{
+    gt_operator_entry entry = {.plugin = GT_NO_PLUGIN};
+    GT_TRY(gt_own_op_create(s->allocator, source, &entry.op, err));
+    if (gt_vec_push(s->allocator, &s->operators, entry))
+        return GANTRY_OK;
+    gt_free(s->allocator, entry.op);
+    return gt_out_of_memory(err, GANTRY_STAGE_PLUGIN);
+}
+
 static gantry_status check_plugin(gantry_plugin *plugin, gantry_error *err)
 {
     if (plugin->struct_bytes == 0)
@@ -224,6 +239,8 @@ static gantry_status stage_all(staging *s, const gantry_plugin *plugin, gantry_e
     for (uint32_t k = 0; k < plugin->provider_count; k++)
         GT_TRY(stage_provider(s, plugin->providers[k], plugin->unavailable ? plugin->unavailable[k] : NULL, k,
                               err));
+    for (uint32_t k = 0; plugin->operators && k < plugin->operator_count; k++)
+        GT_TRY(stage_operator(s, plugin->operators[k], err));
     return GANTRY_OK;
 }
 
@@ -366,13 +383,17 @@ static gantry_status commit(gantry_runtime *runtime, staging *s, uint32_t plugin
     GT_TRY(check_domain_names(runtime, s, err));
     GT_TRY(check_provider_names(runtime, s, err));
     GT_TRY(check_provider_domains(runtime, s, err));
+    GT_TRY(gt_operators_check(runtime, s->operators.data, s->operators.count, err));
     if (!gt_vec_reserve(allocator, &runtime->domains, runtime->domains.count + s->domains.count) ||
-        !gt_vec_reserve(allocator, &runtime->providers, runtime->providers.count + s->providers.count))
+        !gt_vec_reserve(allocator, &runtime->providers, runtime->providers.count + s->providers.count) ||
+        !gt_vec_reserve(allocator, &runtime->operators, runtime->operators.count + s->operators.count))
         return gt_out_of_memory(err, GANTRY_STAGE_PLUGIN);
     for (uint32_t k = 0; k < s->domains.count; k++)
         commit_domain(runtime, &s->domains.data[k], plugin);
     for (uint32_t k = 0; k < s->providers.count; k++)
         commit_provider(runtime, &s->providers.data[k], plugin);
+    gt_operators_add(runtime, s->operators.data, s->operators.count, plugin);
+    s->operators.count = 0;
     return GANTRY_OK;
 }
 
@@ -393,6 +414,7 @@ gantry_status gt_runtime_register(gantry_runtime *runtime, gantry_plugin *inout_
 
 void gt_runtime_unregister(gantry_runtime *runtime, uint32_t plugin)
 {
+    gt_operators_remove(runtime, plugin);
     for (uint32_t k = 0; k < runtime->domains.count; k++)
         if (runtime->domains.data[k]->plugin == plugin) {
             runtime->domains.data[k]->table = NULL;

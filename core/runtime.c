@@ -77,6 +77,9 @@ static void destroy(gantry_runtime *runtime)
         gt_free(&allocator, runtime->plugins.data[k]->config);
         gt_free(&allocator, runtime->plugins.data[k]);
     }
+    for (uint32_t k = 0; k < runtime->operators.count; k++)
+        gt_free(&allocator, runtime->operators.data[k].op);
+    gt_vec_free(&allocator, &runtime->operators);
     gt_vec_free(&allocator, &runtime->providers);
     gt_vec_free(&allocator, &runtime->domains);
     gt_vec_free(&allocator, &runtime->plugins);

@@ -84,6 +84,12 @@ typedef struct gt_plugin_entry {
 typedef enum gt_setting { GT_SETTING_PROVIDER_PATH, GT_SETTING_CACHE, GT_SETTING_COUNT } gt_setting;
 #define GT_SETTING_BYTES 4096 /* of a value with its NUL: PATH_MAX, and many folders */
 
+/* An operator that a plugin brought. */
+typedef struct gt_operator_entry {
+    struct gt_own_op *op;
+    uint32_t plugin; /* index into runtime->plugins, or GT_NO_PLUGIN */
+} gt_operator_entry;
+
 /* A session's log sink: lines of providers go to all of them. */
 typedef struct gt_log_sink {
     int level;
@@ -113,6 +119,7 @@ struct gantry_runtime {
     GT_VEC(gt_plugin_entry *) plugins;
     GT_VEC(gt_domain_entry *) domains;
     GT_VEC(gt_provider_entry *) providers;
+    GT_VEC(gt_operator_entry) operators;
     uint32_t session_count;
     uint64_t opened_count; /* plugins opened so far */
     uint32_t cpu;          /* index of the provider "cpu" */
@@ -203,6 +210,21 @@ void gt_runtime_unregister(gantry_runtime *runtime, uint32_t plugin);
 /* The row of a library that could not be loaded. */
 gantry_status gt_runtime_add_unavailable(gantry_runtime *runtime, uint32_t plugin, const char *detail,
                                          gantry_error *err);
+
+/* ---- operators of plugins (operators.c) ------------------------------------------------------ */
+
+struct gt_own_ops;
+
+/* Whether all may be added: an operator's versions come from one plugin, each once. Like the two below it is
+ * called under the lock; there is room for those that are added. */
+gantry_status gt_operators_check(const gantry_runtime *runtime, const gt_operator_entry *entries,
+                                 uint32_t count, gantry_error *err);
+void gt_operators_add(gantry_runtime *runtime, const gt_operator_entry *entries, uint32_t count,
+                      uint32_t plugin);
+void gt_operators_remove(gantry_runtime *runtime, uint32_t plugin);
+/* Those that are known now, for a session: their plugins stay until they are released. Thread-safe. */
+gantry_status gt_operators_acquire(gantry_runtime *runtime, struct gt_own_ops *out_ops, gantry_error *err);
+void gt_operators_release(gantry_runtime *runtime, struct gt_own_ops *ops);
 
 /* Reads the manifest section of the ELF file at path; GANTRY_DATA when there is none. Nothing of the file is
  * executed. */

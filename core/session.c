@@ -254,11 +254,12 @@ typedef struct source {
 static gantry_status read_model(gantry_session *session, const source *from, gantry_error *err)
 {
     uint64_t begin = gt_now_ns();
-    gt_read_limits limits = {.keep_notes = session->for_file != NULL};
+    GT_TRY(gt_operators_acquire(session->runtime, &session->own_ops, err));
+    gt_read_limits limits = {.keep_notes = session->for_file != NULL, .own_ops = &session->own_ops};
     gantry_status status =
         from->path ? gt_onnx_read_file(session->allocator, from->path, &limits, &session->model, err)
                    : gt_onnx_read_memory(session->allocator, from->bytes, from->size, session->options.base,
-                                         NULL, &session->model, err);
+                                         &limits, &session->model, err);
     gt_session_phase(session, "read", begin);
     return status;
 }
@@ -377,6 +378,7 @@ void gt_session_free(gantry_session *session)
     gt_variant_destroy(&session->root);
     gt_model_destroy(&session->model);
     release_providers(session);
+    gt_operators_release(session->runtime, &session->own_ops);
     gt_options_free(&session->options);
     gt_vec_free(allocator, &session->phases);
     gt_free(allocator, session->providers);

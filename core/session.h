@@ -3,6 +3,7 @@
 #ifndef GT_CORE_SESSION_H
 #define GT_CORE_SESSION_H
 
+#include "graph/own_ops.h"
 #include "options.h"
 #include "variant.h"
 
@@ -41,6 +42,7 @@ struct gantry_session {
     gt_allocator *allocator;
     gt_options options;
     gt_model *model;
+    gt_own_ops own_ops; /* of the runtime's plugins, as they were when the session was created */
     char *path; /* of the model, or NULL */
     uint32_t provider_count;
     gt_session_provider *providers; /* priority order; the host's CPU provider is always the last */

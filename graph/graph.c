@@ -118,7 +118,7 @@ gantry_status gt_graph_add_constant(gt_graph *graph, const char *name, gantry_dt
 static bool node_set_op(gt_model *model, gt_node *node, const char *domain, const char *op_type)
 {
     domain = domain && strcmp(domain, "ai.onnx") ? domain : "";
-    node->op = gt_op_find(domain, op_type);
+    node->op = gt_model_find_op(model, domain, op_type, node->opset);
     node->version = node->op ? gt_op_version(node->op, node->opset) : 0;
     node->op_type = node->op ? node->op->name : gt_arena_text(&model->arena, op_type, strlen(op_type));
     node->domain = node->op  ? node->op->domain

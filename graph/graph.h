@@ -256,9 +256,10 @@ struct gt_model {
     GT_VEC(gt_metadata) metadata; /* custom keys, then the fixed ones of gantry_session_metadata */
     uint32_t custom_metadata_count;
     int64_t ir_version;
-    uint32_t next_name;        /* for synthetic names */
-    GT_VEC(gt_graph *) graphs; /* private: every graph ever made, to free them */
-    gt_map node_names;         /* private: names of nodes that are taken */
+    uint32_t next_name;               /* for synthetic names */
+    GT_VEC(gt_graph *) graphs;        /* private: every graph ever made, to free them */
+    gt_map node_names;                /* private: names of nodes that are taken */
+    const struct gt_own_ops *own_ops; /* operators of plugins that nodes may be of; lives as long; or NULL */
 };
 
 gantry_status gt_model_create(gt_allocator *allocator, gt_model **out_model, gantry_error *err);
@@ -378,11 +379,14 @@ gantry_status gt_model_note(gt_model *model, const char *code, const char *node,
 /* ---- reading ONNX ---------------------------------------------------------------------------- */
 
 /* Limits on what a file may ask for; 0 in a field means the default. */
+struct gt_own_ops;
+
 typedef struct gt_read_limits {
-    uint32_t max_depth; /* nested graphs and messages; default 64 */
-    uint32_t max_nodes; /* default 4,000,000 */
-    uint64_t max_bytes; /* of the model file; default 1 << 40 */
-    bool keep_notes;    /* doc strings and metadata of nodes are read, into gt_source.notes */
+    uint32_t max_depth;               /* nested graphs and messages; default 64 */
+    uint32_t max_nodes;               /* default 4,000,000 */
+    uint64_t max_bytes;               /* of the model file; default 1 << 40 */
+    bool keep_notes;                  /* doc strings and metadata of nodes are read, into gt_source.notes */
+    const struct gt_own_ops *own_ops; /* operators of plugins, or NULL: gt_model.own_ops */
 } gt_read_limits;
 
 /* Reads a model. path or (bytes, size); base is where external data of a model from memory lies (NULL:

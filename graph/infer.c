@@ -208,7 +208,7 @@ static gantry_status infer_node(gt_infer_state *state, uint32_t id, gantry_error
     node->at_bind = false;
     node->segment = node_segment(&infer);
     if (!node->op)
-        node->op = gt_op_find(node->domain, node->op_type);
+        node->op = gt_model_find_op(infer.model, node->domain, node->op_type, node->opset);
     if (!node->op) {
         for (uint32_t k = 0; k < node->output_count; k++)
             use_hints(&infer, k);

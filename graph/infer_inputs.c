@@ -77,7 +77,8 @@ static bool mark(uint8_t *needed, const gt_graph *graph, uint32_t value)
 
 static void mark_operands(const gt_node *node, const gt_graph *graph, uint8_t *needed)
 {
-    const gt_op *op = node->op ? node->op : gt_op_find(node->domain, node->op_type);
+    const gt_op *op =
+        node->op ? node->op : gt_model_find_op(graph->model, node->domain, node->op_type, node->opset);
     uint32_t operands = op ? op->shape_operands : 0;
     /* The condition of an If and the trip count of a Loop. */
     if (op && (op->flags & GT_OP_CONTROL) && strcmp(op->name, "Scan") != 0)

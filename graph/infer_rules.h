@@ -206,7 +206,7 @@ bool gt_infer_is_local(const gt_infer *infer, gt_expr e);
     X(attention) X(attention_parts) X(linear_attention) X(causal_conv) X(recurrent) X(quantize) X(dequantize) \
     X(dynamic_quantize) X(dft) X(stft) X(if) X(loop) X(scan) X(sequence) X(to_string) X(regex) \
     X(string_split) X(loss) X(unknown) X(tfidf) X(sequence_length) X(optional_has) X(optional_get) \
-    X(image)
+    X(image) X(own)
 /* clang-format on */
 
 #define GT_RULE_DECLARE(name) gantry_status gt_rule_##name(gt_infer *infer);

@@ -304,7 +304,9 @@ static gantry_status reader_begin(gt_reader *reader, gt_allocator *allocator, co
     gt_map_init(&reader->external_files, allocator);
     gt_map_init(&reader->captures, allocator);
     gt_map_init(&reader->constants, allocator);
-    return gt_model_create(allocator, &reader->model, err);
+    GT_TRY(gt_model_create(allocator, &reader->model, err));
+    reader->model->own_ops = l->own_ops;
+    return GANTRY_OK;
 }
 
 /* Everything but the model. */

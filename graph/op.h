@@ -51,6 +51,8 @@ struct gt_op {
 const gt_op *gt_op_find(const char *domain, const char *name);
 /* The largest since <= opset, or 0 when the operator came later than opset. */
 int32_t gt_op_version(const gt_op *op, int32_t opset);
+/* That operator, or one of a plugin (own_ops.h), in the version that holds at opset. */
+const gt_op *gt_model_find_op(const gt_model *model, const char *domain, const char *name, int32_t opset);
 /* All rows, for the generated coverage table. */
 const gt_op *gt_op_table(uint32_t *out_count);
 

@@ -670,7 +670,7 @@ typedef struct gantry_provider {
 /* ---- operators of a plugin's own ------------------------------------------------------------- */
 
 /* An extent while shapes are inferred: a number, or an expression over sizes that come with the run.
- * GANTRY_NO_ID is an extent that nobody knows before the run: the provider reports it (true_dims). */
+ * GANTRY_NO_ID is an extent that the rule does not know: what the model declares is used then. */
 typedef uint32_t gantry_dim;
 
 typedef struct gantry_dim_builder gantry_dim_builder; /* opaque; valid during the call it was handed to */
@@ -687,8 +687,13 @@ typedef struct gantry_dim_table {
     gantry_dim (*maximum)(gantry_dim_builder *builder, gantry_dim a, gantry_dim b);
     /* 1 and the number when the extent is one already, else 0. */
     int (*is_number)(gantry_dim_builder *builder, gantry_dim a, int64_t *out_value);
-    /* Element `index` of an int64 input as an extent; GANTRY_NO_ID when it is not known before the run. */
+    /* Element `index` of an integer input of shape_inputs as an extent; GANTRY_NO_ID when there is none, or
+     * the input is large. One that only running can tell ends the part of the graph that is planned at once.
+     */
     gantry_dim (*element)(gantry_dim_builder *builder, uint32_t input, uint32_t index);
+    /* Extent `axis` of an output whose size comes with the data: at most bound, and true_dims of the run says
+     * how much. */
+    gantry_dim (*at_most)(gantry_dim_builder *builder, uint32_t output, uint32_t axis, gantry_dim bound);
 } gantry_dim_table;
 
 /* What a shape rule gets and fills in. Arrays of inputs have input_count entries; dtype GANTRY_UNDEFINED: the
@@ -711,9 +716,10 @@ typedef struct gantry_infer_args {
     const gantry_dim_table *dims;
 } gantry_infer_args;
 
-/* An operator that the plugin brings: nodes of `domain` and `name` in a model of an opset of that domain from
- * since_version on are then legal, and offered to all providers. domain is none of ONNX ("", "ai.onnx.ml")
- * and not "gantry". input_max and output_max: UINT32_MAX for any number. */
+/* An operator that the plugin brings: a node of `domain` and `name` in a model that imports that domain at
+ * since_version or later is then legal, and offered to all providers. Several rows of one name are its
+ * versions. domain is not "", "ai.onnx", "ai.onnx.ml" or "gantry", and Gantry has no operator of that name
+ * there itself; two plugins cannot bring the same. input_max and output_max: UINT32_MAX for any number. */
 typedef struct gantry_operator {
     size_t struct_bytes;
     const char *domain;
@@ -721,6 +727,9 @@ typedef struct gantry_operator {
     int32_t since_version;
     uint32_t input_min, input_max;
     uint32_t output_min, output_max;
+    /* Bit k: elements of input k may become extents (dims->element): it is read before a run where it can be.
+     */
+    uint32_t shape_inputs;
     void *self;
     /* Types and shapes of the outputs from those of the inputs; pure, called once a node when a session is
      * created, from several threads. A failure is the model's: GANTRY_MODEL_TYPE or GANTRY_MODEL_SHAPE with
