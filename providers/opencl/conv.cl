@@ -5,11 +5,12 @@
 
 /* Each input element that a window reads, as a matrix of one row a weight and one column an output position:
  * columns[batch][row][position], for batches and positions from the given ones on. */
-__kernel void conv_columns(IN(x), OUT(columns), WINDOW, int channels, int batch_first,
-                           int first)
+__kernel void conv_columns(IN(x), OUT(columns), WINDOW, int channels, int batch_first, int first, int count)
 {
     int column = get_global_id(0), row = get_global_id(1), batch = get_global_id(2);
-    int rows = get_global_size(1), count = get_global_size(0);
+    int rows = get_global_size(1);
+    if (column >= count)
+        return;
     int taps = window.s0 * window.s1 * window.s2, c = row / taps, tap = row % taps;
     int kx = tap % window.s2, ky = tap / window.s2 % window.s1, kz = tap / window.s2 / window.s1;
     int at = first + column;
@@ -27,6 +28,9 @@ __kernel void conv_direct(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, 
 {
     int at = get_global_id(0), oc = get_global_id(1), batch = get_global_id(2);
     int filters = get_global_size(1), groups = filters / group_out, group = oc / group_out;
+    int outs = out.s0 * out.s1 * out.s2;
+    if (at >= outs)
+        return;
     int ox = at % out.s2, oy = at / out.s2 % out.s1, oz = at / out.s2 / out.s1;
     int x0 = ox * stride.s2 - pad.s2, y0 = oy * stride.s1 - pad.s1, z0 = oz * stride.s0 - pad.s0;
     int from = (batch * groups + group) * group_in, taps = oc * group_in * window.s0 * window.s1 * window.s2;
@@ -46,7 +50,7 @@ __kernel void conv_direct(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, 
 #ifdef BIAS
     sum += LOAD(bias, bias_begin + oc);
 #endif
-    STORE(y, y_begin + ((ulong)batch * filters + oc) * (out.s0 * out.s1 * out.s2) + at, sum);
+    STORE(y, y_begin + ((ulong)batch * filters + oc) * outs + at, sum);
 }
 
 /* The transposed one gathers: one item for each output element looks for the inputs that reach it. Weights are
@@ -55,6 +59,9 @@ __kernel void conv_transposed(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_
 {
     int at = get_global_id(0), oc = get_global_id(1), batch = get_global_id(2);
     int filters = get_global_size(1), groups = filters / group_out, group = oc / group_out;
+    int outs = out.s0 * out.s1 * out.s2;
+    if (at >= outs)
+        return;
     int ox = at % out.s2 + pad.s2, oy = at / out.s2 % out.s1 + pad.s1, oz = at / out.s2 / out.s1 + pad.s0;
     int taps = window.s0 * window.s1 * window.s2, plane = in.s0 * in.s1 * in.s2;
     float sum = 0.0f;
@@ -78,5 +85,5 @@ __kernel void conv_transposed(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_
 #ifdef BIAS
     sum += LOAD(bias, bias_begin + oc);
 #endif
-    STORE(y, y_begin + ((ulong)batch * filters + oc) * (out.s0 * out.s1 * out.s2) + at, sum);
+    STORE(y, y_begin + ((ulong)batch * filters + oc) * outs + at, sum);
 }

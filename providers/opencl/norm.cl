@@ -132,18 +132,23 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pool_row(IN(x),
 /* ---- one item for each element --------------------------------------------------------------- */
 
 /* Channels are axis 1: ids are position, channel, batch. */
-__kernel void batch_normalize(IN(x), IN(scale), IN(bias), IN(mean), IN(variance), OUT(y), float epsilon)
+__kernel void batch_normalize(IN(x), IN(scale), IN(bias), IN(mean), IN(variance), OUT(y), int inner,
+                              float epsilon)
 {
     int c = get_global_id(1);
-    ulong at = ((ulong)get_global_id(2) * get_global_size(1) + c) * get_global_size(0) + get_global_id(0);
+    if (get_global_id(0) >= inner)
+        return;
+    ulong at = ((ulong)get_global_id(2) * get_global_size(1) + c) * inner + get_global_id(0);
     float factor = LOAD(scale, scale_begin + c) / sqrt(LOAD(variance, variance_begin + c) + epsilon);
     float v = (LOAD(x, x_begin + at) - LOAD(mean, mean_begin + c)) * factor + LOAD(bias, bias_begin + c);
     STORE(y, y_begin + at, v);
 }
 
-__kernel void local_response(IN(x), OUT(y), int size, float alpha, float beta, float k)
+__kernel void local_response(IN(x), OUT(y), int inner, int size, float alpha, float beta, float k)
 {
-    int c = get_global_id(1), channels = get_global_size(1), inner = get_global_size(0);
+    int c = get_global_id(1), channels = get_global_size(1);
+    if (get_global_id(0) >= inner)
+        return;
     ulong begin = (ulong)get_global_id(2) * channels * inner + get_global_id(0);
     int first = max(0, c - (size - 1) / 2), last = min(channels - 1, c + size / 2);
     float sum = 0.0f;
@@ -176,8 +181,10 @@ float hard_swish(float v)
 
 /* APPLY: what becomes of one element. */
 #ifdef APPLY
-__kernel void activate(IN(x), OUT(y))
+__kernel void activate(IN(x), OUT(y), int count)
 {
+    if (get_global_id(0) >= count)
+        return;
     float v = LOAD(x, x_begin + get_global_id(0));
     STORE(y, y_begin + get_global_id(0), APPLY(v));
 }

@@ -78,7 +78,7 @@ static opencl_launch *add_direct(opencl_build *build, const conv *c, const char 
     opencl_window_args(launch, &c->window, 6);
     opencl_arg_int(launch, c->group_in);
     opencl_arg_int(launch, c->group_out);
-    opencl_launch_size(launch, c->plane_out, (int64_t)c->groups * c->group_out, c->batches);
+    opencl_launch_items(launch, c->plane_out, (int64_t)c->groups * c->group_out, c->batches);
     return launch;
 }
 
@@ -139,7 +139,8 @@ static void add_columns(opencl_build *build, const conv *c, uint32_t scratch, in
     opencl_arg_int(launch, c->groups * c->group_in);
     opencl_arg_int(launch, batch);
     opencl_arg_int(launch, (int32_t)first);
-    opencl_launch_size(launch, count, rows, batches);
+    opencl_arg_int(launch, (int32_t)count);
+    opencl_launch_items(launch, count, rows, batches);
     opencl_launch_describe(launch, "conv:columns", (double)(2 * rows * count * batches) * (double)element, 0);
 }
 

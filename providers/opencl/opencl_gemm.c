@@ -11,7 +11,7 @@ typedef struct product_plan {
     const char *kernel;
     char defines[64];
     int64_t size[2];
-    size_t groups[2]; /* 0: the driver chooses */
+    size_t groups[2];
 } product_plan;
 
 static int64_t round_up(int64_t a, int64_t b)
@@ -44,7 +44,8 @@ static product_plan plan_rows(const opencl_product *p, bool dots)
     int32_t each = p->rows >= 8 && !dots ? 8 : p->rows >= 4 ? 4 : p->rows >= 2 ? 2 : 1;
     product_plan plan = {
         .kernel = dots ? "product_dots" : "product_rows",
-        .size = {dots ? p->columns : round_up(p->columns, 16) / 16, round_up(p->rows, each) / each}};
+        .size = {dots ? p->columns : round_up(p->columns, 16) / 16, round_up(p->rows, each) / each},
+        .groups = {4, 1}};
     snprintf(plan.defines, sizeof plan.defines, "#define EACH_ROWS %d\n", each);
     return plan;
 }
@@ -109,8 +110,7 @@ void opencl_product_add(opencl_build *build, const opencl_node *node, const open
     opencl_arg_output(launch, p->c);
     add_numbers(launch, p);
     opencl_launch_size(launch, plan.size[0], plan.size[1], batches);
-    if (plan.groups[0])
-        opencl_launch_groups(launch, plan.groups[0], plan.groups[1], 1);
+    opencl_launch_groups(launch, plan.groups[0], plan.groups[1], 1);
     opencl_launch_describe(launch, variant,
                            ((double)(p->rows + p->columns) * p->depth * (double)batches + results) *
                                (double)element,

@@ -18,6 +18,12 @@ opencl_launch *opencl_heavy_add(opencl_build *build, const opencl_operand *x, co
     return opencl_launch_add(build, all, source, name);
 }
 
+void opencl_launch_items(opencl_launch *launch, int64_t x, int64_t y, int64_t z)
+{
+    opencl_launch_size(launch, x, y, z);
+    opencl_launch_groups(launch, 64, 1, 1);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static bool takes_operand(const opencl_operand *operand, uint32_t types, gantry_verdict *verdict)

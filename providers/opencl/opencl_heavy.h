@@ -23,6 +23,10 @@ bool opencl_is_serial(const opencl_device *device);
 opencl_launch *opencl_heavy_add(opencl_build *build, const opencl_operand *x, const char *defines,
                                 const char *source, const char *name);
 
+/* An item for each x, y, z. Groups of 64 along x, so kernels check x: a driver that may choose builds a
+ * kernel anew for each size, or takes a group of one where x is prime. */
+void opencl_launch_items(opencl_launch *launch, int64_t x, int64_t y, int64_t z);
+
 /* ---- limits ---- */
 
 /* Inputs and outputs from `first` on have the type of input 0 and fewer than 2^31 elements. */

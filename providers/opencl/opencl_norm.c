@@ -199,7 +199,7 @@ static bool batch_limits(const opencl_node *node, gantry_verdict *verdict)
 static void launch_channels(opencl_launch *launch, const opencl_node *node, const char *variant, double flops)
 {
     const opencl_operand *x = &node->inputs[0];
-    opencl_launch_size(launch, opencl_count_dims(x, 2, x->rank), x->dims[1], x->dims[0]);
+    opencl_launch_items(launch, opencl_count_dims(x, 2, x->rank), x->dims[1], x->dims[0]);
     opencl_launch_describe(launch, variant, 2 * (double)opencl_bytes(x), flops * (double)opencl_count(x));
 }
 
@@ -209,6 +209,7 @@ static void prepare_batch(opencl_build *build, const opencl_node *node)
     for (uint32_t k = 0; k < 5; k++)
         opencl_arg_input(launch, &node->inputs[k]);
     opencl_arg_output(launch, &node->outputs[0]);
+    opencl_arg_int(launch, (int32_t)opencl_count_dims(&node->inputs[0], 2, node->inputs[0].rank));
     opencl_arg_float(launch, gantry_node_float(node->view, "epsilon", 1e-5f));
     launch_channels(launch, node, "batch_norm", 6);
 }
@@ -228,6 +229,7 @@ static void prepare_lrn(opencl_build *build, const opencl_node *node)
     opencl_launch *launch = opencl_rows_add(build, node, "", "local_response");
     opencl_arg_input(launch, &node->inputs[0]);
     opencl_arg_output(launch, &node->outputs[0]);
+    opencl_arg_int(launch, (int32_t)opencl_count_dims(&node->inputs[0], 2, node->inputs[0].rank));
     opencl_arg_int(launch, (int32_t)gantry_node_int(node->view, "size", 1));
     opencl_arg_float(launch, gantry_node_float(node->view, "alpha", 1e-4f));
     opencl_arg_float(launch, gantry_node_float(node->view, "beta", 0.75f));
@@ -252,7 +254,8 @@ static void prepare_activation(opencl_build *build, const opencl_node *node)
     opencl_launch *launch = opencl_rows_add(build, node, defines, "activate");
     opencl_arg_input(launch, x);
     opencl_arg_output(launch, &node->outputs[0]);
-    opencl_launch_size(launch, opencl_count(x), 1, 1);
+    opencl_arg_int(launch, (int32_t)opencl_count(x));
+    opencl_launch_items(launch, opencl_count(x), 1, 1);
     opencl_launch_describe(launch, node->op->more, 2 * (double)opencl_bytes(x), 10 * (double)opencl_count(x));
 }
 

@@ -48,7 +48,7 @@ static void launch_windows(opencl_launch *launch, const opencl_node *node, const
 {
     double count = (double)opencl_count(&node->outputs[0]);
     double bytes = (double)opencl_bytes(&node->inputs[0]) + (double)opencl_bytes(&node->outputs[0]);
-    opencl_launch_size(launch, opencl_product3(window->out), opencl_count_dims(&node->inputs[0], 0, 2), 1);
+    opencl_launch_items(launch, opencl_product3(window->out), opencl_count_dims(&node->inputs[0], 0, 2), 1);
     opencl_launch_describe(launch, variant, bytes, count * (double)opencl_product3(window->kernel));
 }
 

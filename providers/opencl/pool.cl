@@ -3,7 +3,9 @@
 #define WINDOW int4 in, int4 out, int4 window, int4 stride, int4 dilation, int4 pad, int4 end
 
 #define PLACE                                                                                                     \
-    int at = get_global_id(0), plane = get_global_id(1), outs = get_global_size(0);                                \
+    int at = get_global_id(0), plane = get_global_id(1), outs = out.s0 * out.s1 * out.s2;                          \
+    if (at >= outs)                                                                                                \
+        return;                                                                                                    \
     int x0 = at % out.s2 * stride.s2 - pad.s2, y0 = at / out.s2 % out.s1 * stride.s1 - pad.s1;                     \
     int z0 = at / out.s2 / out.s1 * stride.s0 - pad.s0;                                                            \
     x += x_begin + (ulong)plane * (in.s0 * in.s1 * in.s2);                                                         \

@@ -106,6 +106,8 @@ __kernel void product_rows(OPERANDS)
 {
     int own = get_global_id(0) * 16, m0 = get_global_id(1) * EACH_ROWS, wide = min(columns, 16);
     int n0 = min(own, columns - wide);
+    if (own >= columns)
+        return;
     float16 sum[EACH_ROWS];
     int at[EACH_ROWS];
     BEGIN(get_global_id(2));
@@ -140,6 +142,8 @@ __kernel void product_rows(OPERANDS)
 __kernel void product_dots(OPERANDS)
 {
     int n = get_global_id(0), m0 = get_global_id(1) * EACH_ROWS, k = 0;
+    if (n >= columns)
+        return;
     float16 sum[EACH_ROWS];
     int at[EACH_ROWS];
     BEGIN(get_global_id(2));
