@@ -29,7 +29,8 @@ typedef struct opencl_pinned {
 typedef struct opencl_speed {
     double launch_ns; /* of one kernel that does nothing */
     double bytes_per_ns, flops_per_ns;
-    double copy_ns, copy_bytes_per_ns; /* between host and device */
+    double to_device_ns, to_host_ns; /* of one small copy */
+    double to_device_bytes_per_ns, to_host_bytes_per_ns;
     char source; /* 'm' measured when the plugin was opened, 'e' from the device's words */
 } opencl_speed;
 
@@ -107,6 +108,8 @@ void opencl_record_builds(const opencl_device *device, gantry_recorder *recorder
 
 /* Fills device->speed, measured where that works. */
 void opencl_speed_probe(opencl_device *device);
+/* Measures the copies only; false when one failed. */
+bool opencl_copies_measure(opencl_device *device, opencl_speed *out_speed);
 
 /* calloc that gives memory for nothing, too. */
 void *opencl_zeroed(size_t count, size_t size);

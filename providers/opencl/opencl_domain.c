@@ -7,6 +7,19 @@ struct gantry_event {
     cl_event event; /* of the last record; NULL before the first */
 };
 
+/* What a call said, remembered when it was that the device is gone. */
+static gantry_status check(opencl_device *device, cl_int result, const char *call, gantry_error *err)
+{
+    if (result == CL_DEVICE_NOT_AVAILABLE)
+        __atomic_store_n(&device->lost, 1, __ATOMIC_RELAXED);
+    return opencl_check(result, call, err);
+}
+
+static int lost(void *self)
+{
+    return __atomic_load_n(&((opencl_device *)self)->lost, __ATOMIC_RELAXED);
+}
+
 static gantry_status describe(void *self, gantry_domain_info *out_info)
 {
     const opencl_device *device = self;
@@ -15,39 +28,135 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
     out_info->alignment = 64;
     out_info->separate_memory = 1;
     out_info->has_clock = 1;
-    out_info->to_device_ns = out_info->to_host_ns = device->speed.copy_ns;
-    out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns = device->speed.copy_bytes_per_ns;
+    out_info->to_device_ns = device->speed.to_device_ns;
+    out_info->to_host_ns = device->speed.to_host_ns;
+    out_info->to_device_bytes_per_ns = device->speed.to_device_bytes_per_ns;
+    out_info->to_host_bytes_per_ns = device->speed.to_host_bytes_per_ns;
     out_info->cost_source = device->speed.source;
+    if (out_info->struct_bytes >= offsetof(gantry_domain_info, queue_count) + sizeof out_info->queue_count)
+        out_info->queue_count = 1;
     return GANTRY_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
+
+static gantry_status pinned_alloc(opencl_device *device, size_t bytes, void **out_handle, gantry_error *err)
+{
+    cl_int result = CL_OUT_OF_HOST_MEMORY;
+    opencl_pinned *pinned = opencl_zeroed(1, sizeof *pinned);
+    *out_handle = NULL;
+    if (!pinned)
+        return opencl_out_of_memory(err);
+    pinned->memory = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                    bytes ? bytes : 1, NULL, &result);
+    if (result != CL_SUCCESS) {
+        free(pinned);
+        return opencl_check(result, "clCreateBuffer", err);
+    }
+    pthread_mutex_lock(&device->memory_lock);
+    pinned->address =
+        clEnqueueMapBuffer(device->own_queue, pinned->memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                           bytes ? bytes : 1, 0, NULL, NULL, &result);
+    if (result == CL_SUCCESS) {
+        pinned->next = device->pinned;
+        device->pinned = pinned;
+        *out_handle = pinned->address;
+    }
+    pthread_mutex_unlock(&device->memory_lock);
+    if (result == CL_SUCCESS)
+        return GANTRY_OK;
+    clReleaseMemObject(pinned->memory);
+    free(pinned);
+    return opencl_check(result, "clEnqueueMapBuffer", err);
+}
+
+static void pinned_free(opencl_device *device, void *address)
+{
+    pthread_mutex_lock(&device->memory_lock);
+    opencl_pinned **link = &device->pinned;
+    while (*link && (*link)->address != address)
+        link = &(*link)->next;
+    opencl_pinned *pinned = *link;
+    if (pinned) {
+        *link = pinned->next;
+        clEnqueueUnmapMemObject(device->own_queue, pinned->memory, pinned->address, 0, NULL, NULL);
+        clFinish(device->own_queue);
+        clReleaseMemObject(pinned->memory);
+    }
+    pthread_mutex_unlock(&device->memory_lock);
+    free(pinned);
+}
+
+static size_t memory_size(cl_mem memory)
+{
+    size_t bytes = 0;
+    clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    return bytes;
+}
 
 static gantry_status device_alloc(void *self, size_t bytes, gantry_memory_kind kind, void **out_handle,
                                   gantry_error *err)
 {
     opencl_device *device = self;
     cl_int result = CL_SUCCESS;
-    if (kind == GANTRY_MEMORY_PINNED) {
-        *out_handle = device->host->alloc(device->host, bytes, 64);
-        result = *out_handle ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-    } else {
-        *out_handle = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &result);
-    }
-    if (result == CL_SUCCESS)
-        return GANTRY_OK;
-    *out_handle = NULL;
-    return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "%s: %zu bytes of memory: OpenCL error %d",
-                       device->domain_name, bytes, result);
+    if (kind == GANTRY_MEMORY_PINNED)
+        return pinned_alloc(device, bytes, out_handle, err);
+    cl_mem memory = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &result);
+    *out_handle = result == CL_SUCCESS ? memory : NULL;
+    if (result != CL_SUCCESS)
+        return opencl_fail(
+            err, GANTRY_RESOURCE, GANTRY_STAGE_RUN,
+            "%s: %zu bytes of memory: OpenCL error %d; the device has %llu, at most %llu in a piece",
+            device->domain_name, bytes, result, (unsigned long long)device->memory_bytes,
+            (unsigned long long)device->allocation_bytes_max);
+    __atomic_fetch_add(&device->live_bytes, memory_size(memory), __ATOMIC_RELAXED);
+    return GANTRY_OK;
 }
 
 static void device_free(void *self, void *handle, gantry_memory_kind kind)
 {
     opencl_device *device = self;
-    if (kind == GANTRY_MEMORY_PINNED)
-        device->host->free(device->host, handle);
-    else if (handle)
-        clReleaseMemObject(handle);
+    if (!handle)
+        return;
+    if (kind == GANTRY_MEMORY_PINNED) {
+        pinned_free(device, handle);
+        return;
+    }
+    __atomic_fetch_sub(&device->live_bytes, memory_size(handle), __ATOMIC_RELAXED);
+    clReleaseMemObject(handle);
+}
+
+/* OpenCL does not say what others use: free is what this process left. */
+static gantry_status memory_info(void *self, uint64_t *out_free_bytes, uint64_t *out_total_bytes)
+{
+    opencl_device *device = self;
+    uint64_t used = __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) +
+                    __atomic_load_n(&device->constant_bytes, __ATOMIC_RELAXED);
+    *out_total_bytes = device->memory_bytes;
+    *out_free_bytes = used < device->memory_bytes ? device->memory_bytes - used : 0;
+    return GANTRY_OK;
+}
+
+/* native is a cl_mem of this device's context, which a queue's native handle leads to. */
+static gantry_status import_memory(void *self, void *native, size_t bytes, void **out_handle,
+                                   gantry_error *err)
+{
+    opencl_device *device = self;
+    cl_context context = NULL;
+    *out_handle = NULL;
+    if (!native || clGetMemObjectInfo(native, CL_MEM_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
+        context != device->context)
+        return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
+                           "%s: the handle is no cl_mem of the context that its queues have",
+                           device->domain_name);
+    if (memory_size(native) < bytes)
+        return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
+                           "%s: the cl_mem has %zu bytes; %zu are needed", device->domain_name,
+                           memory_size(native), bytes);
+    clRetainMemObject(native);
+    __atomic_fetch_add(&device->live_bytes, memory_size(native), __ATOMIC_RELAXED);
+    *out_handle = native;
+    return GANTRY_OK;
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -121,7 +230,7 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
     cl_int result = clFinish(queue->commands);
     if (queue->timed_count)
         read_times(queue);
-    return opencl_check(result, "clFinish", err);
+    return check(self, result, "clFinish", err);
 }
 
 static void *queue_native(void *self, gantry_queue *queue)
@@ -142,20 +251,20 @@ static gantry_status copy(void *self, gantry_queue *queue, gantry_copy_kind kind
                                             : "source");
     switch (kind) {
     case GANTRY_COPY_TO_DEVICE:
-        return opencl_check(clEnqueueWriteBuffer(queue->commands, target.handle, CL_FALSE,
-                                                 target.offset_bytes, bytes,
-                                                 (char *)source.handle + source.offset_bytes, 0, NULL, NULL),
-                            "clEnqueueWriteBuffer", err);
+        return check(self,
+                     clEnqueueWriteBuffer(queue->commands, target.handle, CL_FALSE, target.offset_bytes,
+                                          bytes, (char *)source.handle + source.offset_bytes, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer", err);
     case GANTRY_COPY_TO_HOST:
-        return opencl_check(clEnqueueReadBuffer(queue->commands, source.handle, CL_FALSE, source.offset_bytes,
-                                                bytes, (char *)target.handle + target.offset_bytes, 0, NULL,
-                                                NULL),
-                            "clEnqueueReadBuffer", err);
+        return check(self,
+                     clEnqueueReadBuffer(queue->commands, source.handle, CL_FALSE, source.offset_bytes, bytes,
+                                         (char *)target.handle + target.offset_bytes, 0, NULL, NULL),
+                     "clEnqueueReadBuffer", err);
     case GANTRY_COPY_INSIDE:
-        return opencl_check(clEnqueueCopyBuffer(queue->commands, source.handle, target.handle,
-                                                source.offset_bytes, target.offset_bytes, bytes, 0, NULL,
-                                                NULL),
-                            "clEnqueueCopyBuffer", err);
+        return check(self,
+                     clEnqueueCopyBuffer(queue->commands, source.handle, target.handle, source.offset_bytes,
+                                         target.offset_bytes, bytes, 0, NULL, NULL),
+                     "clEnqueueCopyBuffer", err);
     }
     return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "opencl: copy kind %d is not known",
                        (int)kind);
@@ -183,24 +292,24 @@ static gantry_status event_record(void *self, gantry_queue *queue, gantry_event 
     cl_event fresh = NULL;
     cl_int result = clEnqueueMarkerWithWaitList(queue->commands, 0, NULL, &fresh);
     if (result != CL_SUCCESS)
-        return opencl_check(result, "clEnqueueMarkerWithWaitList", err);
+        return check(self, result, "clEnqueueMarkerWithWaitList", err);
     if (event->event)
         clReleaseEvent(event->event);
     event->event = fresh;
-    return opencl_check(clFlush(queue->commands), "clFlush", err);
+    return check(self, clFlush(queue->commands), "clFlush", err);
 }
 
 static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
     if (!event->event)
         return GANTRY_OK;
-    return opencl_check(clEnqueueBarrierWithWaitList(queue->commands, 1, &event->event, NULL),
-                        "clEnqueueBarrierWithWaitList", err);
+    return check(self, clEnqueueBarrierWithWaitList(queue->commands, 1, &event->event, NULL),
+                 "clEnqueueBarrierWithWaitList", err);
 }
 
 static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
 {
-    return event->event ? opencl_check(clWaitForEvents(1, &event->event), "clWaitForEvents", err) : GANTRY_OK;
+    return event->event ? check(self, clWaitForEvents(1, &event->event), "clWaitForEvents", err) : GANTRY_OK;
 }
 
 static bool end_time(gantry_event *event, cl_ulong *out_ns)
@@ -220,6 +329,26 @@ static gantry_status event_elapsed(void *self, gantry_event *from, gantry_event 
     return GANTRY_OK;
 }
 
+/* ---- the device's speed ---------------------------------------------------------------------- */
+
+static gantry_status probe(void *self, gantry_domain_info *inout_info, gantry_error *err)
+{
+    opencl_device *device = self;
+    opencl_speed speed;
+    pthread_mutex_lock(&device->memory_lock);
+    bool measured = opencl_copies_measure(device, &speed);
+    pthread_mutex_unlock(&device->memory_lock);
+    if (!measured)
+        return opencl_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_RUN,
+                           "%s: the copies that were to be timed failed", device->domain_name);
+    inout_info->to_device_ns = speed.to_device_ns;
+    inout_info->to_host_ns = speed.to_host_ns;
+    inout_info->to_device_bytes_per_ns = speed.to_device_bytes_per_ns;
+    inout_info->to_host_bytes_per_ns = speed.to_host_bytes_per_ns;
+    inout_info->cost_source = 'm';
+    return GANTRY_OK;
+}
+
 void opencl_domain_table(opencl_device *device)
 {
     device->domain = (gantry_domain){.struct_bytes = sizeof device->domain,
@@ -227,6 +356,8 @@ void opencl_domain_table(opencl_device *device)
                                      .describe = describe,
                                      .alloc = device_alloc,
                                      .free = device_free,
+                                     .memory_info = memory_info,
+                                     .import = import_memory,
                                      .queue_open = queue_open,
                                      .queue_close = queue_close,
                                      .queue_sync = queue_sync,
@@ -237,5 +368,7 @@ void opencl_domain_table(opencl_device *device)
                                      .event_record = event_record,
                                      .event_wait = event_wait,
                                      .event_sync = event_sync,
-                                     .event_elapsed = event_elapsed};
+                                     .event_elapsed = event_elapsed,
+                                     .lost = lost,
+                                     .probe = probe};
 }

@@ -61,18 +61,64 @@ static double measure_kernel(const probe *p, const char *name, size_t count)
     return result == CL_SUCCESS ? best : NAN;
 }
 
-static double measure_copy(const probe *p, size_t bytes)
+static cl_int copy(const probe *p, bool to_device, size_t bytes)
+{
+    cl_command_queue queue = p->device->own_queue;
+    return to_device ? clEnqueueWriteBuffer(queue, p->memory, CL_TRUE, 0, bytes, p->host, 0, NULL, NULL)
+                     : clEnqueueReadBuffer(queue, p->memory, CL_TRUE, 0, bytes, p->host, 0, NULL, NULL);
+}
+
+static double measure_copy(const probe *p, bool to_device, size_t bytes)
 {
     const gantry_host *host = p->device->host;
     double best = NAN;
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t begin = host->now_ns(host);
-        if (clEnqueueWriteBuffer(p->device->own_queue, p->memory, CL_TRUE, 0, bytes, p->host, 0, NULL,
-                                 NULL) != CL_SUCCESS)
+        if (copy(p, to_device, bytes) != CL_SUCCESS)
             return NAN;
         best = fmin(best, (double)(host->now_ns(host) - begin));
     }
     return best;
+}
+
+static bool measure_direction(const probe *p, bool to_device, double *out_ns, double *out_bytes_per_ns)
+{
+    double small = measure_copy(p, to_device, 64), large = measure_copy(p, to_device, COPY_BYTES);
+    *out_ns = small;
+    *out_bytes_per_ns = COPY_BYTES / fmax(large - small, large / 8);
+    return small > 0 && large > 0;
+}
+
+static bool open_probe(probe *p)
+{
+    cl_int result;
+    p->host = opencl_zeroed(COPY_BYTES, 1);
+    p->memory = clCreateBuffer(p->device->context, CL_MEM_READ_WRITE, 2 * STREAM_COUNT * sizeof(float), NULL,
+                               &result);
+    if (result != CL_SUCCESS)
+        p->memory = NULL;
+    return p->host && p->memory;
+}
+
+static void close_probe(probe *p)
+{
+    if (p->memory)
+        clReleaseMemObject(p->memory);
+    free(p->host);
+}
+
+static bool measure_copies(const probe *p, opencl_speed *out)
+{
+    return measure_direction(p, true, &out->to_device_ns, &out->to_device_bytes_per_ns) &&
+           measure_direction(p, false, &out->to_host_ns, &out->to_host_bytes_per_ns);
+}
+
+bool opencl_copies_measure(opencl_device *device, opencl_speed *out_speed)
+{
+    probe p = {.device = device};
+    bool measured = open_probe(&p) && measure_copies(&p, out_speed);
+    close_probe(&p);
+    return measured;
 }
 
 /* Orders of magnitude: a few operations a clock in each unit, memory that feeds one of four of them. */
@@ -84,43 +130,33 @@ static void guess_speed(opencl_device *device)
     device->speed = (opencl_speed){.launch_ns = 20e3,
                                    .bytes_per_ns = 2 * clocks_per_ns,
                                    .flops_per_ns = 4 * clocks_per_ns,
-                                   .copy_ns = 10e3,
-                                   .copy_bytes_per_ns = 4,
+                                   .to_device_ns = 10e3,
+                                   .to_host_ns = 10e3,
+                                   .to_device_bytes_per_ns = 4,
+                                   .to_host_bytes_per_ns = 4,
                                    .source = 'e'};
 }
 
+/* A launch is timed with its wait; memory and arithmetic without. */
 static void measure_speed(const probe *p)
 {
     opencl_device *device = p->device;
-    double nothing = measure_kernel(p, "nothing", 1), stream = measure_kernel(p, "stream", STREAM_COUNT);
     size_t items = 4096u * device->unit_count < STREAM_COUNT ? 4096u * device->unit_count : STREAM_COUNT;
+    double nothing = measure_kernel(p, "nothing", 1), stream = measure_kernel(p, "stream", STREAM_COUNT);
     double multiply = measure_kernel(p, "multiply", items);
-    double small = measure_copy(p, 64), large = measure_copy(p, COPY_BYTES);
-    /* Launches are in one queue: only the first waits for its whole latency. */
-    if (!(nothing > 0 && stream > 0 && multiply > 0 && small > 0 && large > 0))
-        return;
-    device->speed = (opencl_speed){.launch_ns = nothing,
-                                   .bytes_per_ns = 8.0 * STREAM_COUNT / fmax(stream - nothing, stream / 8),
-                                   .flops_per_ns = 8.0 * FMA_STEPS * (double)items /
-                                                   fmax(multiply - nothing, multiply / 8),
-                                   .copy_ns = small,
-                                   .copy_bytes_per_ns = COPY_BYTES / fmax(large - small, large / 8),
-                                   .source = 'm'};
+    opencl_speed speed = {.launch_ns = nothing, .source = 'm'};
+    speed.bytes_per_ns = 8.0 * STREAM_COUNT / fmax(stream - nothing, stream / 8);
+    speed.flops_per_ns = 8.0 * FMA_STEPS * (double)items / fmax(multiply - nothing, multiply / 8);
+    if (nothing > 0 && stream > 0 && multiply > 0 && measure_copies(p, &speed))
+        device->speed = speed;
 }
 
 void opencl_speed_probe(opencl_device *device)
 {
     opencl_build_counts counts = {0};
-    cl_int result;
     probe p = {.device = device};
     guess_speed(device);
-    p.host = opencl_zeroed(COPY_BYTES, 1);
-    p.memory =
-        clCreateBuffer(device->context, CL_MEM_READ_WRITE, 2 * STREAM_COUNT * sizeof(float), NULL, &result);
-    if (p.host && result == CL_SUCCESS &&
-        opencl_variant_get(device, source, &counts, &p.program, NULL) == GANTRY_OK)
+    if (open_probe(&p) && opencl_variant_get(device, source, &counts, &p.program, NULL) == GANTRY_OK)
         measure_speed(&p);
-    if (result == CL_SUCCESS)
-        clReleaseMemObject(p.memory);
-    free(p.host);
+    close_probe(&p);
 }
