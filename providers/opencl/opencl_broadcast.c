@@ -64,9 +64,9 @@ static int vector_width(const opencl_walk *walk)
 
 void opencl_walk_parameters(const opencl_walk *walk, opencl_text *text)
 {
-    opencl_text_add(text, ", int%d d", vector_width(walk));
+    opencl_text_add(text, ", int%d extents", vector_width(walk));
     for (uint32_t p = 0; p < walk->operand_count; p++)
-        opencl_text_add(text, ", int%d s%u", vector_width(walk), p);
+        opencl_text_add(text, ", int%d steps%u", vector_width(walk), p);
 }
 
 void opencl_walk_indexes(const opencl_walk *walk, opencl_text *text)
@@ -79,10 +79,11 @@ void opencl_walk_indexes(const opencl_walk *walk, opencl_text *text)
         if (last)
             opencl_text_add(text, "    { uint r = rest;");
         else
-            opencl_text_add(text, "    { uint t = rest / (uint)d.s%x, r = rest - t * (uint)d.s%x; rest = t;",
-                            axis, axis);
+            opencl_text_add(
+                text, "    { uint t = rest / (uint)extents.s%x, r = rest - t * (uint)extents.s%x; rest = t;",
+                axis, axis);
         for (uint32_t p = 0; p < walk->operand_count; p++)
-            opencl_text_add(text, " i%u += (long)(int)r * s%u.s%x;", p, p, axis);
+            opencl_text_add(text, " i%u += (long)(int)r * steps%u.s%x;", p, p, axis);
         opencl_text_add(text, " }\n");
     }
 }

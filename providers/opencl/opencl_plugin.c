@@ -93,7 +93,7 @@ static void read_facts(opencl_device *device)
         clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof device->platform - 1, device->platform, NULL);
     clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
     device->has_float64 = has_extension(id, "cl_khr_fp64");
-    snprintf(device->build_options, sizeof device->build_options, "-cl-std=CL1.2%s",
+    snprintf(device->build_options, sizeof device->build_options, "-cl-std=CL1.2 -w%s",
              single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
 }
 

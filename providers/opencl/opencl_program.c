@@ -157,37 +157,48 @@ static bool give_constants(const gantry_program *program, opencl_node *node)
     return true;
 }
 
-static bool has_known_shapes(const gantry_graph_view *graph, const gantry_node_view *node)
+/* No dim is unknown; or, with typical, none is guessed to be 0. */
+static bool has_dims(const gantry_graph_view *graph, const gantry_node_view *node, bool typical)
 {
     for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
         const gantry_value_view *value = k < node->input_count
                                              ? gantry_node_input(graph, node, k)
                                              : gantry_node_output(graph, node, k - node->input_count);
         for (int32_t d = 0; value && d < value->rank; d++)
-            if (value->dims[d] == GANTRY_DIM_UNKNOWN)
+            if (typical ? value->typical_dims[d] < 1 : value->dims[d] == GANTRY_DIM_UNKNOWN)
                 return false;
     }
     return true;
 }
 
-/* Prepares each node of known shapes into a shaped program that is thrown away: what it needs is then built.
- * A driver that can't is found out here, where another provider can still take over. */
+/* Prepares one node into the shaped program of the build. */
+static void build_node(opencl_build *build, const gantry_program *program, const gantry_node_view *view)
+{
+    gantry_verdict verdict = {.struct_bytes = sizeof verdict};
+    opencl_node node;
+    bool typical = !has_dims(program->graph, view, false);
+    if ((typical && !has_dims(program->graph, view, true)) ||
+        !opencl_node_fill(program->device, program->graph, view, NULL, typical, &node, &verdict) ||
+        !give_constants(program, &node))
+        return;
+    node.final = true;
+    if (opencl_node_takes(&node, &verdict))
+        node.op->prepare(build, &node);
+    if (typical && build->status == GANTRY_UNSUPPORTED)
+        build->status = GANTRY_OK;
+}
+
+/* Prepares each node, with typical extents where they are not known, into a shaped program that is thrown
+ * away: what it needs is then built. A driver that can't is found out here, where another provider can still
+ * take over. */
 static gantry_status build_kernels(gantry_program *program, gantry_recorder *recorder, gantry_error *err)
 {
     const gantry_graph_view *graph = program->graph;
     opencl_build build = {.device = program->device, .err = err};
     build.status = opencl_shaped_new(program, &build.shaped, err);
     for (uint32_t n = 0; n < graph->node_count && build.status == GANTRY_OK; n++) {
-        gantry_verdict verdict = {.struct_bytes = sizeof verdict};
-        opencl_node node;
         build.node = n;
-        if (!has_known_shapes(graph, graph->nodes[n]) ||
-            !opencl_node_fill(program->device, graph, graph->nodes[n], NULL, false, &node, &verdict) ||
-            !give_constants(program, &node))
-            continue;
-        node.final = true;
-        if (opencl_node_takes(&node, &verdict))
-            node.op->prepare(&build, &node);
+        build_node(&build, program, graph->nodes[n]);
     }
     opencl_record_builds(program->device, recorder, &build.counts);
     opencl_shaped_free(build.shaped);
