@@ -113,6 +113,7 @@ static json_t *make_document(const gt_report_scope *scope)
     json_object_set_new(document, "kernels", kernels);
     json_object_set_new(document, "fusions", fusions);
     json_object_set_new(document, "creation", gt_report_creation(session));
+    json_object_set_new(document, "memory", gt_report_memory(session));
     json_object_set_new(document, "run", gt_report_run(scope));
     json_object_set_new(document, "numeric_check", gt_report_numeric(scope));
     json_object_set_new(document, "plans", gt_report_plans(scope));

@@ -91,6 +91,8 @@ json_t *gt_report_providers(const gt_report_scope *scope, const json_t *nodes)
         gt_provider_row known;
         if (provider->entry && gt_runtime_provider_row(session->runtime, provider->row, &known))
             describe_provider(&known, row);
+        if (provider->entry)
+            json_object_set_new(row, "options", gt_report_provider_options(session, provider->entry));
         count_nodes(nodes, gt_report_text_at(row, "name"), row);
         json_array_append_new(rows, row);
     }

@@ -30,6 +30,28 @@ static void print_head(const json_t *document, gt_text *text)
         print_finding(gt_report_text_at(row, "text"), text);
 }
 
+/* "options: fuse=off (session), share=on" */
+static void print_provider_options(const json_t *row, gt_text *text)
+{
+    size_t k;
+    json_t *option;
+    gt_text line;
+    const json_t *options = json_object_get(row, "options");
+    gt_text_init(&line, text->allocator);
+    json_array_foreach(options, k, option)
+    {
+        const char *origin = gt_report_text_at(option, "origin");
+        bool plain = strcmp(origin, "default") == 0;
+        gt_text_printf(
+            &line, "%s%.80s=%.200s%s%s%s", k ? ", " : "options: ", gt_report_text_at(option, "key"),
+            gt_report_text_at(option, "value"), plain ? "" : " (", plain ? "" : origin, plain ? "" : ")");
+    }
+    if (line.data)
+        gt_print_wrapped(text, "       ", "         ", line.data);
+    text->failed |= line.failed;
+    gt_text_free(&line);
+}
+
 static void print_provider(const json_t *row, gt_text *text)
 {
     gt_print_room room;
@@ -52,6 +74,8 @@ static void print_provider(const json_t *row, gt_text *text)
         gt_print_wrapped(text, "       ", "       ", gt_report_text_at(row, "detail"));
     else if (*gt_report_text_at(row, "libraries"))
         gt_print_wrapped(text, "       ", "       ", gt_report_text_at(row, "libraries"));
+    if (created)
+        print_provider_options(row, text);
 }
 
 static void print_providers(const json_t *document, gt_text *text)

@@ -122,6 +122,47 @@ static void print_account(const json_t *account, gt_text *text)
     gt_print_wrapped(text, "    ", "      ", line);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void print_memory(const json_t *document, gt_text *text)
+{
+    size_t k;
+    json_t *row;
+    char line[400];
+    gt_print_room a, b, c, d;
+    const json_t *memory = json_object_get(document, "memory");
+    gt_print_heading(text, "Memory");
+    snprintf(line, sizeof line,
+             "the session holds %s: %s of constants, %s that providers keep, %s of its runs",
+             gt_print_bytes(memory, "held_bytes", &a), gt_print_bytes(memory, "constant_bytes", &b),
+             gt_print_bytes(memory, "provider_bytes", &c), gt_print_bytes(memory, "run_bytes", &d));
+    gt_print_wrapped(text, "  ", "      ", line);
+    json_array_foreach(json_object_get(memory, "classes"), k, row)
+    {
+        if (gt_report_number_at(row, "bytes") == 0)
+            continue;
+        snprintf(line, sizeof line, "%.60s holds, for all sessions, %s of %.31s in %.60s",
+                 gt_report_text_at(row, "provider"), gt_print_bytes(row, "bytes", &a),
+                 gt_report_text_at(row, "class"), gt_report_text_at(row, "domain"));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+    json_array_foreach(json_object_get(memory, "packed"), k, row)
+    {
+        snprintf(line, sizeof line, "%.60s shares %s packed constants, %s, with %s users",
+                 gt_report_text_at(row, "plugin"), gt_print_count(row, "forms", &a),
+                 gt_print_bytes(row, "bytes", &b), gt_print_count(row, "users", &c));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+    json_array_foreach(json_object_get(document, "domains"), k, row)
+    {
+        if (!json_is_number(json_object_get(row, "memory_total_bytes")))
+            continue;
+        snprintf(line, sizeof line, "%.60s has %s free of %s", gt_report_text_at(row, "name"),
+                 gt_print_bytes(row, "memory_free_bytes", &a), gt_print_bytes(row, "memory_total_bytes", &b));
+        gt_print_wrapped(text, "  ", "      ", line);
+    }
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 /* ", batch = 4": a second symbol of one name is worth a word only where its value is another. */
@@ -199,4 +240,5 @@ void gt_print_accounts(const json_t *document, gt_text *text)
         gt_text_printf(text, "  not measured: nothing has run\n");
     }
     print_plans(document, text);
+    print_memory(document, text);
 }

@@ -2,6 +2,8 @@
  * are one. */
 #include "report_print.h"
 
+#define LISTED_PHASES 6u /* of a partition */
+#define LISTED_PHASE_MS 0.1
 #define LISTED_ROWS 40u /* of partitions and of boundaries; the JSON has all */
 
 static void say_rest(size_t count, const char *name, gt_text *text)
@@ -11,6 +13,26 @@ static void say_rest(size_t count, const char *name, gt_text *text)
 }
 
 /* ---- partitions ------------------------------------------------------------------------------ */
+
+/* What the provider said it spent its time on, where that is worth a line. */
+static void print_phases(const json_t *row, gt_text *text)
+{
+    size_t k, listed = 0;
+    json_t *phase;
+    char line[400];
+    gt_print_room room;
+    json_array_foreach(json_object_get(row, "phases"), k, phase)
+    {
+        const char *detail = gt_report_text_at(phase, "detail");
+        if (gt_report_number_at(phase, "ms") < LISTED_PHASE_MS || listed == LISTED_PHASES)
+            continue;
+        listed++;
+        snprintf(line, sizeof line, "%.20s, %.60s: %s%s%.200s", gt_report_text_at(phase, "during"),
+                 gt_report_text_at(phase, "name"),
+                 gt_print_time(1e3 * gt_report_number_at(phase, "ms"), &room), *detail ? ", " : "", detail);
+        gt_print_wrapped(text, "              ", "                  ", line);
+    }
+}
 
 static void print_partitions(const json_t *document, gt_text *text)
 {
@@ -43,6 +65,7 @@ static void print_partitions(const json_t *document, gt_text *text)
         gt_print_right(text, number, 11);
         gt_text_append(text, " ", 1);
         gt_print_last(text, gt_print_us(row, "us", &room), 14);
+        print_phases(row, text);
     }
     say_rest(json_array_size(rows), "partitions", text);
 }

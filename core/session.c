@@ -362,6 +362,8 @@ static gantry_status build(gantry_session *session, const gantry_options *option
     gt_session_phase(session, "options", begin);
     begin = gt_now_ns();
     gantry_status status = find_providers(session, err);
+    if (status == GANTRY_OK)
+        status = gt_session_check_provider_options(session, err);
     gt_session_phase(session, "find_providers", begin);
     GT_TRY(status);
     GT_TRY(read_model(session, from, err));

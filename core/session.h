@@ -119,6 +119,15 @@ gantry_status gt_session_check_held(const gantry_session *session, gantry_error 
 #define GT_HELD_TEXT 320
 void gt_session_describe_held(const gantry_session *session, char *out_text);
 
+/* ---- options that providers state: provider_options.c ---------------------------------------- */
+
+/* The index-th option of a provider; false past the end, and for one that states none. */
+bool gt_provider_option(const gt_provider_entry *entry, uint32_t index, gantry_option_info *out_info);
+/* What the caller set "PROVIDER.key" to, or NULL. */
+const char *gt_session_provider_option(const gantry_session *session, const char *provider, const char *key);
+/* Refuses a key that its provider does not state, and lists those it does. */
+gantry_status gt_session_check_provider_options(const gantry_session *session, gantry_error *err);
+
 /* Frees everything; run_count must be 0. */
 void gt_session_free(gantry_session *session);
 

@@ -654,8 +654,9 @@ typedef struct gantry_provider {
      * close. */
     const gantry_option_info *options;
     uint32_t option_count;
-    /* All that the provider holds now, in all its programs and beside them. Fills at most capacity and
-     * returns how many there are. */
+    /* All that the provider holds now, in all its programs and beside them, without the constants it gave to
+     * packed_put. Fills at most capacity, stepping by out_classes[0].struct_bytes, and returns how many there
+     * are. From any thread, while others work. */
     uint32_t (*memory_classes)(void *self, gantry_memory_class *out_classes, uint32_t capacity);
     /* Both together: a compiled program as bytes that outlive the process. save gives memory of host->alloc,
      * which the host frees. load is compile with the bytes beside its arguments; GANTRY_DATA: they do not fit

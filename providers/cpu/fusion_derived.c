@@ -80,7 +80,7 @@ gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index)
     program->owned[value] = cpu_alloc(program->provider, bytes);
     if (!program->owned[value])
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
-    program->held_bytes += bytes;
+    cpu_hold_weights(program, bytes);
     program->derived[value] = 1;
     f->taken_by[index] = index;
     f->last[index] = GANTRY_NO_ID;

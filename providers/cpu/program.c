@@ -41,6 +41,8 @@ gantry_status cpu_program_compile(void *self, const gantry_compile_args *args, g
     gt_arena_init(&program->arena, &provider->allocator);
     pthread_mutex_init(&program->lock, NULL);
     gantry_status status = compile(program, args, err);
+    program->compiled_bytes = program->arena.total_bytes;
+    __atomic_fetch_add(&provider->held[CPU_HELD_PROGRAMS], program->compiled_bytes, __ATOMIC_RELAXED);
     *out_program = (gantry_program *)program;
     if (status != GANTRY_OK) {
         cpu_program_destroy(self, *out_program);
@@ -55,6 +57,8 @@ void cpu_program_destroy(void *self, gantry_program *handle)
     cpu_program *program = (cpu_program *)handle;
     if (!program)
         return;
+    __atomic_fetch_sub(&provider->held[CPU_HELD_PROGRAMS], program->compiled_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&provider->held[CPU_HELD_WEIGHTS], program->held_bytes, __ATOMIC_RELAXED);
     for (uint32_t k = 0; program->owned && k < program->graph->value_count; k++)
         cpu_free(provider, program->owned[k]);
     for (uint32_t k = 0; k < program->chunks.count; k++)
@@ -147,7 +151,7 @@ static const void *program_pack(cpu_build *build, const cpu_tensor *weight, uint
         return NULL;
     }
     program->packs.data[program->packs.count++] = entry;
-    program->held_bytes += bytes;
+    cpu_hold_weights(program, bytes);
     return entry.data;
 }
 

@@ -12,7 +12,15 @@
 
 #include <pthread.h>
 
-/* Thread-safe once opened: nothing changes but inside oneDNN's own caches. */
+/* What the provider counts its memory by. */
+typedef enum cpu_held {
+    CPU_HELD_WEIGHTS,  /* packed or copied constants */
+    CPU_HELD_PROGRAMS, /* groups of nodes */
+    CPU_HELD_KERNELS,  /* kernels made for shapes, and what contexts need of their own */
+    CPU_HELD_COUNT
+} cpu_held;
+
+/* Thread-safe once opened: nothing changes but counters, and what lies inside oneDNN's own caches. */
 struct cpu_provider {
     const gantry_host *host;
     gt_allocator allocator;
@@ -22,7 +30,8 @@ struct cpu_provider {
     bool sgemv_right;  /* the OpenBLAS in use passed the known product */
     int channel_block; /* of blocked layouts: 16, or 8 without AVX-512 */
     const char *isa;   /* the instruction set oneDNN uses */
-    bool exact_bytes;  /* oneDNN's 8-bit products do not saturate between (VNNI, AMX) */
+    uint64_t held[CPU_HELD_COUNT]; /* bytes in all programs; atomic */
+    bool exact_bytes;              /* oneDNN's 8-bit products do not saturate between (VNNI, AMX) */
 };
 
 /* Memory from the host's allocator, 64-byte aligned (2 MiB and in huge pages when big); NULL when there is
@@ -90,9 +99,30 @@ typedef struct cpu_program {
     uint8_t *carried; /* for each value: the type it has inside fused groups; GANTRY_UNDEFINED: its own */
     GT_VEC(cpu_pack_entry) packs;
     GT_VEC(cpu_pack_chunk) chunks;
-    uint64_t held_bytes;
-    uint64_t shaped_bytes; /* of shaped programs and contexts; atomic */
+    uint64_t held_bytes;     /* of weights; only grows */
+    uint64_t compiled_bytes; /* of the arena, once compiled */
+    uint64_t shaped_bytes;   /* of shaped programs and contexts; atomic */
 } cpu_program;
+
+/* Counts bytes in the program and in the provider. The caller holds program->lock, or has the program to
+ * itself. */
+static inline void cpu_hold_weights(cpu_program *program, size_t bytes)
+{
+    program->held_bytes += bytes;
+    __atomic_fetch_add(&program->provider->held[CPU_HELD_WEIGHTS], bytes, __ATOMIC_RELAXED);
+}
+
+static inline void cpu_hold_kernels(cpu_program *program, size_t bytes)
+{
+    __atomic_fetch_add(&program->shaped_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&program->provider->held[CPU_HELD_KERNELS], bytes, __ATOMIC_RELAXED);
+}
+
+static inline void cpu_drop_kernels(cpu_program *program, size_t bytes)
+{
+    __atomic_fetch_sub(&program->shaped_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&program->provider->held[CPU_HELD_KERNELS], bytes, __ATOMIC_RELAXED);
+}
 
 /* The element type that kernels see a value in. */
 static inline gantry_dtype cpu_program_dtype(const cpu_program *program, uint32_t value)

@@ -36,8 +36,7 @@ void cpu_context_destroy(void *self, gantry_context *handle)
     gt_free(context->allocator, context->addresses);
     gt_free(context->allocator, context->calls);
     if (context->memory)
-        __atomic_fetch_sub(&context->shaped->program->shaped_bytes, context->shaped->context_bytes,
-                           __ATOMIC_RELAXED);
+        cpu_drop_kernels(context->shaped->program, context->shaped->context_bytes);
     cpu_free(self, context->memory);
     gt_free(context->allocator, context);
 }
@@ -71,7 +70,7 @@ static gantry_status init_context(cpu_provider *provider, cpu_context *context, 
     context->true_dims = GT_NEW_ARRAY(context->allocator, int64_t **, shaped->steps.count);
     context->memory = cpu_alloc(provider, shaped->context_bytes);
     if (context->memory)
-        __atomic_fetch_add(&shaped->program->shaped_bytes, shaped->context_bytes, __ATOMIC_RELAXED);
+        cpu_hold_kernels(shaped->program, shaped->context_bytes);
     if (!context->addresses || !context->calls || !context->true_dims || !context->memory)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     memset(context->memory, 0, shaped->context_bytes);

@@ -112,7 +112,7 @@ static gantry_status own_constant(const shaper *s, uint32_t value, cpu_tensor *t
         return gt_out_of_memory(s->err, GANTRY_STAGE_COMPILE);
     cpu_copy_fresh(program->threads, copy, tensor->data, bytes);
     program->owned[value] = copy;
-    program->held_bytes += bytes;
+    cpu_hold_weights(program, bytes);
     tensor->data = copy;
     return GANTRY_OK;
 }
@@ -640,7 +640,7 @@ gantry_status cpu_shaped_create(void *self, gantry_program *handle, const gantry
         return status;
     }
     shaped->counted_bytes = sizeof *shaped + shaped->arena.total_bytes;
-    __atomic_fetch_add(&program->shaped_bytes, shaped->counted_bytes, __ATOMIC_RELAXED);
+    cpu_hold_kernels(program, shaped->counted_bytes);
     out_info->workspace_bytes = shaped->workspace_bytes;
     out_info->output_plans = shaped->output_plans;
     out_info->refused_count = 0;
@@ -654,7 +654,7 @@ void cpu_shaped_destroy(void *self, gantry_shaped *handle)
     cpu_provider *provider = self;
     if (!shaped)
         return;
-    __atomic_fetch_sub(&shaped->program->shaped_bytes, shaped->counted_bytes, __ATOMIC_RELAXED);
+    cpu_drop_kernels(shaped->program, shaped->counted_bytes);
     for (uint32_t k = 0; k < shaped->steps.count; k++)
         if (shaped->steps.data[k].kernel.destroy)
             shaped->steps.data[k].kernel.destroy((void *)shaped->steps.data[k].kernel.state);

@@ -58,6 +58,26 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
     return GANTRY_OK;
 }
 
+/* oneDNN does not say what its cache of kernels takes. */
+static uint32_t memory_classes(void *self, gantry_memory_class *out_classes, uint32_t capacity)
+{
+    static const char *const NAMES[CPU_HELD_COUNT] = {"weights", "programs", "kernels"};
+    cpu_provider *provider = self;
+    size_t bytes = capacity ? out_classes[0].struct_bytes : 0;
+    for (uint32_t k = 0; k < CPU_HELD_COUNT && k < capacity; k++) {
+        gantry_memory_class class = {.bytes = __atomic_load_n(&provider->held[k], __ATOMIC_RELAXED)};
+        snprintf(class.name, sizeof class.name, "%s", NAMES[k]);
+        class.struct_bytes = bytes;
+        memcpy((char *)out_classes + k * bytes, &class, bytes < sizeof class ? bytes : sizeof class);
+    }
+    return CPU_HELD_COUNT;
+}
+
+static const gantry_option_info OPTIONS[] = {
+    {sizeof *OPTIONS, "disable_types", "", GANTRY_OPTION_DEFAULT,
+     "element types not to compute in, comma-separated"},
+};
+
 static void trim(void *self)
 {
     cpu_dnnl_trim(self);
@@ -87,7 +107,10 @@ static void fill_table(cpu_provider *provider)
                                         .run = cpu_context_run,
                                         .memory = cpu_program_memory,
                                         .trim = trim,
-                                        .evaluate = cpu_evaluate};
+                                        .evaluate = cpu_evaluate,
+                                        .options = OPTIONS,
+                                        .option_count = sizeof OPTIONS / sizeof *OPTIONS,
+                                        .memory_classes = memory_classes};
     provider->tables[0] = &provider->table;
 }
 

@@ -6,6 +6,7 @@
  *     fake_queue.c    order, events, time               fake_copy.c      copies, pinned memory, peers
  *     fake_judge.c    verdicts
  *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
+ *     fake_constants.c their weights                    fake_options.c   options, phases
  *     fake_class.c    what the concurrency class promises
  *     fake_numerics.c precision and faults              fake_device.c    the tables and gantry_plugin_open */
 #ifndef FAKE_H
@@ -94,6 +95,8 @@ typedef struct fake_config {
     uint32_t queues;
     double enqueue_us, reshape_us;
     bool timing, late, views;
+    bool fuse, share, cache; /* options, which a session may set too */
+    char exclude[128];
     uint64_t memory_bytes;
     uint64_t fail[FAKE_CALL_COUNT];
 } fake_config;
@@ -210,14 +213,41 @@ gantry_status fake_queue_push(gantry_queue *queue, fake_work_fn fn, const void *
 
 /* ---- a provider ------------------------------------------------------------------------------ */
 
+typedef enum fake_option_key {
+    FAKE_OPTION_FUSE,
+    FAKE_OPTION_SHARE,
+    FAKE_OPTION_CACHE,
+    FAKE_OPTION_EXCLUDE,
+    FAKE_OPTION_COUNT
+} fake_option_key;
+
 typedef struct fake_provider {
     fake_config config;
     fake_domain *domain;
     const gantry_host *host;
     fake_script script;
     atomic_int inside; /* calls that must not meet */
+    atomic_uint_least64_t held_bytes;
+    gantry_option_info options[FAKE_OPTION_COUNT];
     gantry_provider table;
 } fake_provider;
+
+/* fake_options.c. Values are the session's, else the config's. */
+void fake_options_table(fake_provider *provider);
+const char *fake_option(const fake_provider *provider, const void *session_options, fake_option_key key);
+bool fake_option_is_on(const fake_provider *provider, const void *session_options, fake_option_key key);
+bool fake_excludes(const fake_provider *provider, const void *session_options, const char *op);
+
+/* What compile spends its time on, for the report. */
+typedef struct fake_phase {
+    const gantry_host *host;
+    gantry_recorder *recorder;
+    const char *name;
+    uint64_t begin_ns;
+} fake_phase;
+
+fake_phase fake_phase_begin(const fake_provider *provider, gantry_recorder *recorder, const char *name);
+GANTRY_PRINTF(2, 3) void fake_phase_end(const fake_phase *phase, const char *format, ...);
 
 gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
                          gantry_verdict *out_verdict);

@@ -4,69 +4,38 @@
 
 #include <ctype.h>
 
-/* ---- values known before a run --------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
-void fake_drop_known(fake_domain *domain, known_value *known, uint32_t count)
+static gantry_status keep_constant(gantry_program *program, uint32_t value, gantry_constants *constants,
+                                   bool shared, gantry_error *err)
 {
-    for (uint32_t k = 0; known && k < count; k++) {
-        if (known[k].shown)
-            atomic_fetch_sub(&domain->counters->live_bytes,
-                             fake_memory_free(&domain->memory, known[k].shown));
-        free(known[k].host);
-    }
-    free(known);
+    fake_provider *provider = program->provider;
+    const gantry_host *host = provider->host;
+    constant c = {constants, program->graph->values[value]->constant_id, NULL, 0};
+    gantry_status status = host->constant_map(host, constants, c.id, &c.data, &c.bytes, err);
+    if (status != GANTRY_OK)
+        return status;
+    status = fake_keep_constant(provider, shared, &c, &program->known[value],
+                                fake_is_read_on_host(&provider->config, program->graph, value), err);
+    host->constant_unmap(host, constants, c.id);
+    return status;
 }
 
-bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value)
+static gantry_status upload_constants(gantry_program *program, const gantry_compile_args *args,
+                                      gantry_error *err)
 {
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        for (uint32_t k = 0; k < graph->nodes[n]->input_count; k++)
-            if (graph->nodes[n]->inputs[k] == value && fake_reads_on_host(config, graph->nodes[n], k))
-                return true;
-    return false;
-}
-
-gantry_status fake_upload(fake_provider *provider, known_value *known, const void *data, size_t bytes,
-                          bool on_host, gantry_error *err)
-{
-    fake_domain *domain = provider->domain;
-    known->bytes = bytes;
-    known->shown = fake_memory_alloc(&domain->memory, bytes);
-    if (!known->shown)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE,
-                         "fake device: no room for a constant of %zu bytes", bytes);
-    atomic_fetch_add(&domain->counters->live_bytes, bytes ? bytes : 1);
-    atomic_fetch_add(&domain->counters->uploaded_bytes, bytes);
-    memcpy(fake_memory_own(&domain->memory, (gantry_buffer){known->shown, 0}, bytes), data, bytes);
-    if (on_host) {
-        known->host = fake_zeroed(bytes, 1);
-        if (!known->host)
-            return fake_out_of_memory(err);
-        memcpy(known->host, data, bytes);
-    }
-    return GANTRY_OK;
-}
-
-static gantry_status upload_constants(gantry_program *program, gantry_constants *constants, gantry_error *err)
-{
-    const gantry_host *host = program->provider->host;
-    const gantry_graph_view *graph = program->graph;
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        const void *data;
-        size_t bytes;
-        if (graph->values[v]->constant_id == GANTRY_NO_ID)
+    fake_phase phase = fake_phase_begin(program->provider, args->recorder, "upload");
+    bool shared = fake_option_is_on(program->provider, args->session_options, FAKE_OPTION_SHARE);
+    gantry_status status = GANTRY_OK;
+    uint32_t count = 0;
+    for (uint32_t v = 0; status == GANTRY_OK && v < program->graph->value_count; v++) {
+        if (program->graph->values[v]->constant_id == GANTRY_NO_ID)
             continue;
-        gantry_status status =
-            host->constant_map(host, constants, graph->values[v]->constant_id, &data, &bytes, err);
-        if (status != GANTRY_OK)
-            return status;
-        status = fake_upload(program->provider, &program->known[v], data, bytes,
-                             fake_is_read_on_host(&program->provider->config, graph, v), err);
-        host->constant_unmap(host, constants, graph->values[v]->constant_id);
-        if (status != GANTRY_OK)
-            return status;
+        status = keep_constant(program, v, args->constants, shared, err);
+        count++;
     }
-    return GANTRY_OK;
+    fake_phase_end(&phase, "%u constants%s", count, shared ? ", shared" : "");
+    return status;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -128,7 +97,7 @@ static void choose_kernel(const gantry_program *program, uint32_t node, gantry_r
     const fake_config *config = &program->provider->config;
     const gantry_value_view *value = gantry_node_input(program->graph, program->graph->nodes[node], 0);
     *out = (kernel){.node_count = 1, .nodes = {node}};
-    for (uint32_t k = 0; value && k < config->fused_count; k++) {
+    for (uint32_t k = 0; value && program->fuse && k < config->fused_count; k++) {
         uint32_t chain[FAKE_MAX_CHAIN];
         uint32_t count = match_chain(program->graph, config->fused[k].name, node, chain);
         if (count < 2)
@@ -241,13 +210,52 @@ static void record_kernels(const gantry_program *program, gantry_recorder *recor
     }
 }
 
+static void list_kernels(const gantry_program *program, char *out_text, size_t capacity)
+{
+    size_t used = (size_t)snprintf(out_text, capacity, "kernels of %s:", program->provider->config.name);
+    for (uint32_t k = 0; k < program->kernel_count && used + 100 < capacity; k++)
+        used += (size_t)snprintf(out_text + used, capacity - used, " %.90s",
+                                 program->graph->nodes[program->kernels[k].nodes[0]]->op);
+}
+
+/* What a device that makes code would keep: here the list itself stands for it. */
+static void find_in_cache(const gantry_program *program, gantry_recorder *recorder)
+{
+    const gantry_host *host = program->provider->host;
+    char key[4000];
+    void *data;
+    size_t bytes;
+    gantry_error reason = GANTRY_ERROR_INIT;
+    fake_phase phase = fake_phase_begin(program->provider, recorder, "cache");
+    list_kernels(program, key, sizeof key);
+    if (host->cache_get(host, key, &data, &bytes, &reason) == GANTRY_OK) {
+        fake_phase_end(&phase, "%zu bytes of kernels", bytes);
+        host->free(host, data);
+        return;
+    }
+    host->cache_put(host, key, key, strlen(key));
+    fake_phase_end(&phase, "%s", reason.message);
+}
+
+static gantry_status build_kernels(gantry_program *program, const gantry_compile_args *args,
+                                   gantry_error *err)
+{
+    fake_phase phase = fake_phase_begin(program->provider, args->recorder, "build");
+    gantry_status status = choose_kernels(program, args->recorder, err);
+    fake_phase_end(&phase, "%u kernels", program->kernel_count);
+    bool cached = fake_option_is_on(program->provider, args->session_options, FAKE_OPTION_CACHE);
+    if (status == GANTRY_OK && cached && GANTRY_HAS(gantry_host, program->provider->host, cache_put))
+        find_in_cache(program, args->recorder);
+    return status;
+}
+
 /* ---- compile --------------------------------------------------------------------------------- */
 
 void fake_program_destroy(void *self, gantry_program *program)
 {
     if (!program)
         return;
-    fake_drop_known(program->provider->domain, program->known, program->graph->value_count);
+    fake_drop_known(program->provider, program->known, program->graph->value_count);
     free(program->kernels);
     free(program->kernel_of_node);
     free(program);
@@ -268,9 +276,10 @@ gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_p
     program->provider = provider;
     program->graph = args->graph;
     program->known = fake_zeroed(args->graph->value_count, sizeof *program->known);
-    status = program->known ? upload_constants(program, args->constants, err) : fake_out_of_memory(err);
+    program->fuse = fake_option_is_on(provider, args->session_options, FAKE_OPTION_FUSE);
+    status = program->known ? upload_constants(program, args, err) : fake_out_of_memory(err);
     if (status == GANTRY_OK)
-        status = choose_kernels(program, args->recorder, err);
+        status = build_kernels(program, args, err);
     if (status != GANTRY_OK) {
         fake_program_destroy(self, program);
         return status;

@@ -87,6 +87,15 @@ static gantry_status parse_unavailable(fake_config *config, const char *key, con
     return GANTRY_OK;
 }
 
+static gantry_status parse_exclude(fake_config *config, const char *key, const json_t *value, size_t field,
+                                   gantry_error *err)
+{
+    if (!json_is_string(value) || json_string_length(value) >= sizeof config->exclude)
+        return bad(err, key, "a text of at most 127 bytes");
+    snprintf(config->exclude, sizeof config->exclude, "%s", json_string_value(value));
+    return GANTRY_OK;
+}
+
 static gantry_status parse_device_id(fake_config *config, const char *key, const json_t *value, size_t field,
                                      gantry_error *err)
 {
@@ -343,6 +352,10 @@ static const struct {
     {"timing", parse_switch, FIELD(timing)},
     {"late", parse_switch, FIELD(late)},
     {"views", parse_switch, FIELD(views)},
+    {"fuse", parse_switch, FIELD(fuse)},
+    {"share", parse_switch, FIELD(share)},
+    {"cache", parse_switch, FIELD(cache)},
+    {"exclude", parse_exclude, 0},
 };
 
 static gantry_status parse_device(const json_t *device, fake_config *config, gantry_error *err)
@@ -355,6 +368,7 @@ static gantry_status parse_device(const json_t *device, fake_config *config, gan
                             .pinned = true,
                             .timing = true,
                             .late = true,
+                            .fuse = true,
                             .memory_bytes = 1ull << 32};
     if (!json_is_object(device))
         return bad(err, "devices", "a list of objects");

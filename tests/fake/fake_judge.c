@@ -279,6 +279,12 @@ gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint3
     const fake_provider *provider = self;
     out_verdict->refusal.actual_number = out_verdict->refusal.limit_number = __builtin_nan("");
     for (uint32_t k = 0; k < count; k++)
+        if (fake_excludes(provider, out_verdict->session_options, graph->nodes[nodes[k]]->op)) {
+            gantry_refuse(out_verdict, GANTRY_REFUSE_no_kernel, graph->nodes[nodes[k]]->op, "excluded", "",
+                          "");
+            return GANTRY_OK;
+        }
+    for (uint32_t k = 0; k < count; k++)
         if (!judge_node(&provider->config, graph, graph->nodes[nodes[k]], out_verdict))
             return GANTRY_OK;
     out_verdict->supported = 1;

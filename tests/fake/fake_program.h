@@ -22,11 +22,21 @@ typedef struct known_value {
     void *shown;
     size_t bytes;
     void *host;
+    bool counted;
+    gantry_packed shared; /* its data is not NULL: the rest is the host's to release */
 } known_value;
+
+typedef struct constant {
+    gantry_constants *constants;
+    uint32_t id;
+    const void *data;
+    size_t bytes;
+} constant;
 
 struct gantry_program {
     fake_provider *provider;
     const gantry_graph_view *graph;
+    bool fuse;
     uint32_t kernel_count;
     kernel *kernels;
     uint32_t *kernel_of_node;
@@ -73,14 +83,19 @@ typedef struct run_task {
     void *buffers[]; /* inputs, then outputs: the device's own addresses */
 } run_task;
 
-/* fake_compile.c: a program's uploads and kernels. */
+/* fake_compile.c: a program's constants and kernels. */
 gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
                            gantry_error *err);
 void fake_program_destroy(void *self, gantry_program *program);
+
+/* fake_constants.c */
 gantry_status fake_upload(fake_provider *provider, known_value *known, const void *data, size_t bytes,
                           bool on_host, gantry_error *err);
-void fake_drop_known(fake_domain *domain, known_value *known, uint32_t count);
+gantry_status fake_keep_constant(fake_provider *provider, bool shared, const constant *c, known_value *known,
+                                 bool on_host, gantry_error *err);
+void fake_drop_known(fake_provider *provider, known_value *known, uint32_t count);
 bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value);
+uint32_t fake_memory_classes(void *self, gantry_memory_class *out_classes, uint32_t capacity);
 
 /* fake_reshape.c: where every value lies for one set of shapes. */
 gantry_status fake_reshape(void *self, gantry_program *program, const gantry_reshape_args *args,

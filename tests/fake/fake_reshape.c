@@ -193,7 +193,7 @@ void fake_shaped_destroy(void *self, gantry_shaped *shaped)
 {
     if (!shaped)
         return;
-    fake_drop_known(shaped->program->provider->domain, shaped->known, shaped->program->graph->value_count);
+    fake_drop_known(shaped->program->provider, shaped->known, shaped->program->graph->value_count);
     free(shaped->places);
     free(shaped->output_plans);
     free(shaped->is_view);

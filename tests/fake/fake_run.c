@@ -215,5 +215,7 @@ void fake_programs_table(fake_provider *provider)
     provider->table.context_destroy = context_destroy;
     provider->table.run = fake_run;
     provider->table.memory = program_memory;
+    provider->table.memory_classes = fake_memory_classes;
+    fake_options_table(provider);
     fake_keep_class(provider);
 }
