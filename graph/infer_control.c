@@ -247,11 +247,14 @@ static gantry_status infer_rounds(gt_infer *infer, gt_graph *body, uint32_t coun
 {
     bool again = true;
     for (uint32_t k = 0; k < count; k++) {
+        if (!gt_in_present(infer, first_initial + k))
+            return gt_infer_fail(infer, GANTRY_MODEL_GRAPH,
+                                 "the initial value of carried value %u (input %u) is left out", k,
+                                 first_initial + k);
         out[k].shape = gt_in_shape(infer, first_initial + k);
         out[k].dtype = gt_in_dtype(infer, first_initial + k);
         gt_graph_value(body, body->inputs.data[first_input + k])->kind =
-            gt_in_present(infer, first_initial + k) ? gt_in_value(infer, first_initial + k)->kind
-                                                    : GANTRY_KIND_TENSOR;
+            gt_in_value(infer, first_initial + k)->kind;
         for (int32_t axis = 0; axis < out[k].shape.rank && infer->state->loops >= PRECISE_LOOPS; axis++)
             widen_axis(infer, body, first_input + k, &out[k], axis);
     }
@@ -390,6 +393,8 @@ static gantry_status scanned_input(gt_infer *infer, gt_graph *body, uint32_t inp
     gt_shape shape = gt_in_shape(infer, input), slice = {.rank = shape.rank - 1};
     int32_t axis = 0;
     int64_t value;
+    if (!gt_in_present(infer, input))
+        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "the input to scan, %u, is left out", input);
     if (shape.rank < 0)
         slice.rank = -1;
     if (shape.rank == 0)

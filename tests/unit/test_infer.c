@@ -733,6 +733,25 @@ Test(infer, a_loop_widens_what_changes)
     cr_assert_eq(model->exprs.symbols.count, symbols);
 }
 
+/* Input 2 of a Loop is the first carried value: unlike the trip count it can't be left out. */
+Test(infer, a_loop_without_an_initial_value)
+{
+    uint32_t out;
+    OK(gt_graph_add_value(graph, NULL, &out, &error));
+    OK(gt_graph_add_node(graph, "loop1", "", "Loop", 16, 3, (const uint32_t[]){GT_NONE, GT_NONE, GT_NONE}, 1,
+                         &out, &last_node, &error));
+    gt_graph *body = body_of(last_node, "body");
+    input_of(body, "round", GANTRY_INT64, "");
+    hand_out(body, input_of(body, "go", GANTRY_BOOL, ""));
+    hand_out(body, input_of(body, "state", GANTRY_FLOAT32, "2"));
+    OK(gt_graph_sort(body, &error));
+    OK(gt_graph_sort(graph, &error));
+    OK(gt_infer_inputs(model, NULL, &error));
+    cr_assert_eq(gt_infer_graph(graph, &error), GANTRY_MODEL_GRAPH);
+    cr_assert(strstr(error.message, "carried value 0 (input 2) is left out"), "%s", error.message);
+    cr_assert_str_eq(error.node, "loop1");
+}
+
 /* ---- what is not known, hints, versions */
 
 Test(infer, unknown_operators_leave_hints_only)
