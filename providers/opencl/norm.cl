@@ -34,7 +34,7 @@ JOIN(join_max, isnan(b) || b > a ? b : a)
     }
 
 /* Rows of `length` elements that lie `inner` apart. LOGARITHM: LogSoftmax. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(IN(x), OUT(y), int length, int inner)
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax_rows(IN(x), OUT(y), int length, int inner)
 {
     __local float part[ITEMS];
     ulong begin = (ulong)(ROW / inner) * length * inner + ROW % inner;
@@ -61,7 +61,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(IN(x), 
 
 /* y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance of the row; element e of row r has
  * scale and bias number (r % groups * span + e) / inner. RMS: mean is 0. STATISTICS: both are results too. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void normalize(IN(x), IN(scale), IN(bias), OUT(y),
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void normalize_rows(IN(x), IN(scale), IN(bias), OUT(y),
 #ifdef STATISTICS
                                                                            __global float *restrict means,
                                                                            ulong means_begin,

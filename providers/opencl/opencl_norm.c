@@ -39,7 +39,7 @@ static void prepare_softmax(opencl_build *build, const opencl_node *node)
     uint32_t axis = opencl_axis(gantry_node_int(node->view, "axis", flat ? 1 : -1), x->rank);
     int64_t length = opencl_count_dims(x, axis, flat ? x->rank : axis + 1);
     int64_t inner = flat ? 1 : opencl_count_dims(x, axis + 1, x->rank);
-    opencl_launch *launch = opencl_rows_add(build, node, node->op->more, "softmax");
+    opencl_launch *launch = opencl_rows_add(build, node, node->op->more, "softmax_rows");
     opencl_arg_input(launch, x);
     opencl_arg_output(launch, &node->outputs[0]);
     opencl_arg_int(launch, (int32_t)length);
@@ -65,7 +65,7 @@ static void add_norm(opencl_build *build, const opencl_node *node, const norm *n
     char all[160];
     snprintf(all, sizeof all, "%s#define SCALE\n%s%s", defines, opencl_is_there(bias) ? "#define BIAS\n" : "",
              statistics ? "#define STATISTICS\n" : "");
-    opencl_launch *launch = opencl_rows_add(build, node, all, "normalize");
+    opencl_launch *launch = opencl_rows_add(build, node, all, "normalize_rows");
     opencl_arg_input(launch, x);
     opencl_arg_input(launch, &node->inputs[1]);
     opencl_arg_input(launch, opencl_is_there(bias) ? bias : x);

@@ -48,8 +48,10 @@ static gantry_status make_kernel(const gantry_shaped *shaped, const opencl_launc
         return GANTRY_OK;
     *out_kernel = clCreateKernel(launch->program, launch->kernel, &result);
     if (result != CL_SUCCESS) {
+        char call[80];
+        snprintf(call, sizeof call, "clCreateKernel(\"%s\")", launch->kernel);
         *out_kernel = NULL;
-        return opencl_check(result, "clCreateKernel", err);
+        return opencl_check(result, call, err);
     }
     return opencl_check(set_data(shaped, launch, *out_kernel), "clSetKernelArg", err);
 }
