@@ -498,6 +498,20 @@ static gantry_status finish_loop(gt_frame *frame, struct gt_control *control, gt
     return GANTRY_OK;
 }
 
+/* A loop that nothing stops for the device may fill its queue: after so many rounds the host waits, so that
+ * what is given out stays little and a stop is soon. */
+#define ROUNDS_IN_FLIGHT 64
+
+static gantry_status keep_up(gt_frame *body, int64_t iteration, gantry_error *err)
+{
+    const gt_plan_state *state = body->current[body->leaf->segment_count - 1];
+    if (!state->plan->leaves_work || iteration % ROUNDS_IN_FLIGHT != ROUNDS_IN_FLIGHT - 1)
+        return GANTRY_OK;
+    for (uint32_t d = 1; d < body->run->session->domain_count; d++)
+        GT_TRY(gt_run_settle(body->run, d, err));
+    return GANTRY_OK;
+}
+
 static gantry_status run_iteration(gt_frame *frame, struct gt_control *control, const gt_plan_state *state,
                                    const uint32_t *captured, const gt_node *node, gantry_error *err)
 {
@@ -506,6 +520,7 @@ static gantry_status run_iteration(gt_frame *frame, struct gt_control *control, 
         return gt_run_check_stop(run, err);
     GT_TRY(enter_iteration(control, state, captured, err));
     GT_TRY(gt_frame_execute(control->bodies[0], err));
+    GT_TRY(keep_up(control->bodies[0], control->iteration, err));
     return leave_iteration(frame, control, node, err);
 }
 

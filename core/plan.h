@@ -142,6 +142,7 @@ typedef struct gt_plan {
     size_t *arena_bytes; /* by session domain */
     uint32_t event_count;
     const uint32_t *event_domains; /* by event */
+    bool leaves_work;              /* queues may be busy when it is over: of bodies only */
     double bind_ns, core_bind_ns;  /* all, and without the providers' share */
     uint32_t
         trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */

@@ -34,12 +34,15 @@ static gantry_status bring_inputs(gt_plan_builder *b, const gt_node *node, const
     return GANTRY_OK;
 }
 
-/* Any queue may read them in the bodies, so the host has to know that they are there. */
+/* Where queues read each other's memory, any of them may read them in the bodies: then the host has to know
+ * that they are there. */
 static gantry_status make_inputs_ready(gt_plan_builder *b, const uint32_t *inputs, uint32_t count)
 {
+    bool in_order = gt_plan_one_queue_each(b->session);
     for (uint32_t k = 0; k < count; k++)
         if (inputs[k] != GT_NO_SLOT)
-            GT_TRY(gt_plan_make_ready(b, inputs[k], 0, 0));
+            GT_TRY(gt_plan_make_ready(b, inputs[k], in_order ? b->slots.data[inputs[k]].domain : 0,
+                                      GT_QUEUE_COMPUTE));
     return GANTRY_OK;
 }
 

@@ -138,11 +138,54 @@ static gantry_status add_wait(gt_plan_builder *b, uint32_t actor)
     return gt_plan_add_step(b, wait);
 }
 
+/* The queue of the plan's own is the only one that touches its domain's memory, and it goes on in order. */
+bool gt_plan_one_queue_each(const gantry_session *session)
+{
+    for (uint32_t d = 1; d < session->domain_count; d++)
+        if (session->domains[d].copy_queue || session->domains[d].peers)
+            return false;
+    return true;
+}
+
+/* Host memory that the queue may still read or write, besides what never changes. */
+static bool touches_host(const gt_plan_builder *b, uint32_t actor)
+{
+    for (uint32_t k = 0; k < b->foreign.count; k++) {
+        gt_slot_kind kind = b->slots.data[b->foreign.data[k].slot].kind;
+        if (b->foreign.data[k].actor == actor && kind != GT_SLOT_CONSTANT && kind != GT_SLOT_BIND)
+            return true;
+    }
+    for (uint32_t k = 0; k < b->slots.count; k++)
+        if (b->slots.data[k].domain == 0 && b->drafts.data[k].root == k &&
+            b->drafts.data[k].writer == actor && known(b, GT_ACTOR_HOST)[actor] < b->drafts.data[k].write_op)
+            return true;
+    return false;
+}
+
+/* What a body has on devices need not be done when the next iteration is given to the same queues: only the
+ * host has to wait for what it reads, and for what times and sizes are told with. */
+static bool may_leave_work(const gt_plan_builder *b)
+{
+    const gt_options *options = &b->session->options;
+    bool last = b->plan->segment + 1 == b->variant->segment_count && b->segment->result_count == 0;
+    bool may = b->variant->body && last && options->timing == GT_TIMING_OFF && !options->numeric_check &&
+               gt_plan_one_queue_each(b->session);
+    for (uint32_t v = 0; may && v < b->plan->value_count; v++)
+        may = !b->plan->shapes[v].bounded;
+    return may;
+}
+
 gantry_status gt_plan_finish(gt_plan_builder *b)
 {
-    for (uint32_t actor = 1; actor < b->actor_count; actor++)
-        if (known(b, GT_ACTOR_HOST)[actor] < b->issued[actor])
+    bool may_leave = may_leave_work(b);
+    for (uint32_t actor = 1; actor < b->actor_count; actor++) {
+        if (known(b, GT_ACTOR_HOST)[actor] >= b->issued[actor])
+            continue;
+        if (may_leave && !touches_host(b, actor))
+            b->plan->leaves_work = true;
+        else
             GT_TRY(add_wait(b, actor));
+    }
     return GANTRY_OK;
 }
 

@@ -98,7 +98,9 @@ gantry_status gt_plan_record(gt_plan_builder *b, uint32_t domain, uint32_t queue
 gantry_status gt_plan_await(gt_plan_builder *b, uint32_t domain, uint32_t queue, uint32_t event);
 /* The first step whose memory a queue must not touch yet: another queue of the domain may still be at it. */
 uint32_t gt_plan_unordered_since(const gt_plan_builder *b, uint32_t domain, uint32_t queue);
-/* Waits for every queue with work that the host does not know to be done. */
+/* Whether each device of the session has one queue, and nobody but it touches its memory. */
+bool gt_plan_one_queue_each(const gantry_session *session);
+/* Waits for every queue with work that the host does not know to be done; a body may leave some. */
 gantry_status gt_plan_finish(gt_plan_builder *b);
 
 /* ---- plan_slots.c ---------------------------------------------------------------------------- */

@@ -345,6 +345,7 @@ Test(control_device, state_stays_on_the_device)
         cr_assert_eq(spent.copied_bytes, 2 * BYTES);
         cr_assert_eq(spent.inside_copies, trips == 0, "the last buffer is handed over; the first is copied");
         cr_assert_eq(spent.runs, (uint64_t)trips);
+        cr_assert_leq(spent.syncs, 3, "%d waits: iterations wait for nothing", (int)spent.syncs);
     }
     small_close(&s);
 }

@@ -271,11 +271,14 @@ static bool read_on_host(verifier *v, uint32_t slot, uint32_t value)
     return verify_slot(v, slot, value, 0, verify_bytes(v, value), &r) && verify_read(v, &r, value, 0, 0);
 }
 
-/* An operand or capture where the bodies have it. Any queue may read it there: the host has to know of it. */
+/* An operand or capture where the bodies have it. Where any queue may read it there, the host has to know of
+ * it. */
 static bool read_in(verifier *v, uint32_t slot, uint32_t value, uint32_t domain)
 {
     range r;
-    return verify_slot(v, slot, value, domain, verify_bytes(v, value), &r) && verify_read(v, &r, value, 0, 0);
+    uint32_t reader = verify_one_queue_each(v) ? verify_actor(domain, 0) : 0;
+    return verify_slot(v, slot, value, domain, verify_bytes(v, value), &r) &&
+           verify_read(v, &r, value, 0, reader);
 }
 
 static bool check_control_inputs(verifier *v, const gt_step *step, const gt_node *node,
@@ -417,7 +420,9 @@ static bool check_outputs(verifier *v)
             continue;
         gt_slot slot = {.kind = GT_SLOT_OUTPUT, .index = k, .value = value};
         range r = {verify_space(v, &slot), 0, verify_bytes(v, value), verify_outside_domain(v, &slot)};
-        if (!verify_read(v, &r, value, 0, 0))
+        /* A body's reader is whoever reads on in the next iteration, on the queue that made it. */
+        uint32_t reader = v->variant->body && verify_one_queue_each(v) ? verify_actor(r.domain, 0) : 0;
+        if (!verify_read(v, &r, value, 0, reader))
             return false;
     }
     return true;

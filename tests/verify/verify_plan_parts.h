@@ -113,6 +113,7 @@ bool verify_order(verifier *v, const gt_step *step);
 bool verify_is_free(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
 /* The same, and from now on the actor is. */
 bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
-bool verify_all_done(verifier *v); /* the host knows all work */
+bool verify_all_done(verifier *v); /* the host knows all work but what a body may leave */
+bool verify_one_queue_each(const verifier *v);
 
 #endif
