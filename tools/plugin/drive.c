@@ -27,8 +27,9 @@ static gantry_status agree_on_formats(kit_program *p, gantry_error *err)
     return status;
 }
 
-gantry_status kit_program_compile(kit_subject *subject, const kit_model *model, kit_program *out_program,
-                                  gantry_error *err)
+/* blob NULL: compiled. */
+static gantry_status make_program(kit_subject *subject, const kit_model *model, const void *blob,
+                                  size_t blob_bytes, kit_program *out_program, gantry_error *err)
 {
     kit_program *p = out_program;
     *p = (kit_program){.subject = subject, .model = model, .constants = {.model = model}};
@@ -43,11 +44,25 @@ gantry_status kit_program_compile(kit_subject *subject, const kit_model *model, 
                                 .input_formats = p->inputs,
                                 .output_formats = p->outputs,
                                 .recorder = &p->recorder};
-    status = subject->provider.compile(subject->provider.self, &args, &p->program, err);
+    gantry_provider *table = &subject->provider;
+    status = blob ? table->blob_load(table->self, &args, blob, blob_bytes, &p->program, err)
+                  : table->compile(table->self, &args, &p->program, err);
     kit_constants_end(&p->constants);
     if (status != GANTRY_OK)
         p->program = NULL;
     return status;
+}
+
+gantry_status kit_program_compile(kit_subject *subject, const kit_model *model, kit_program *out_program,
+                                  gantry_error *err)
+{
+    return make_program(subject, model, NULL, 0, out_program, err);
+}
+
+gantry_status kit_program_load(kit_subject *subject, const kit_model *model, const void *data, size_t bytes,
+                               kit_program *out_program, gantry_error *err)
+{
+    return make_program(subject, model, data, bytes, out_program, err);
 }
 
 void kit_program_destroy(kit_program *program)
@@ -238,7 +253,7 @@ static gantry_status execute(running *r, gantry_error *err)
     kit_subject *s = r->shaped->program->subject;
     kit_call *call = r->call;
     int64_t *true_dims[KIT_MAX_OPERANDS] = {0};
-    volatile int stop = 0;
+    volatile int stop = call->stopped;
     static _Atomic uint64_t bindings;
     gantry_run_args args = {.struct_bytes = sizeof args,
                             .queue = call->queue,
@@ -403,18 +418,19 @@ static void check_refusal(kit *k, const kit_shaped *s, const gantry_error *err)
         kit_fail(k, "reshape refused n=%lld without a code: use one of refusals.def", (long long)s->data->n);
 }
 
-static void compare_all(kit *k, const kit_model *m, const kit_data *data, const kit_array *got,
-                        double *inout_largest)
+void kit_check_results(kit *k, const kit_model *model, const kit_data *data, const kit_call *call,
+                       const kit_array *got, double *inout_largest)
 {
     char text[256];
-    for (uint32_t o = 0; o < m->result_count; o++)
-        if (!kit_compare(&data->expected[o], &got[o], precision_of(&k->subject, m), inout_largest, text,
+    if (*call->problem)
+        kit_fail(k, "%s with n=%lld: %s", model->row->op, (long long)data->n, call->problem);
+    for (uint32_t o = 0; o < model->result_count && !kit_failed(k); o++)
+        if (!kit_compare(&data->expected[o], &got[o], precision_of(&k->subject, model), inout_largest, text,
                          sizeof text))
-            kit_fail(k, "n=%lld, output %u: %s", (long long)data->n, o, text);
+            kit_fail(k, "%s with n=%lld, output %u: %s", model->row->op, (long long)data->n, o, text);
 }
 
-/* GANTRY_UNSUPPORTED: this shape was refused, and properly. */
-static gantry_status try_shaped(kit *k, kit_program *p, const kit_data *data, double *inout_largest)
+gantry_status kit_try_size(kit *k, kit_program *p, const kit_data *data, double *inout_largest)
 {
     char words[2200];
     gantry_error err = GANTRY_ERROR_INIT;
@@ -441,10 +457,8 @@ static gantry_status try_shaped(kit *k, kit_program *p, const kit_data *data, do
     if (status != GANTRY_OK)
         kit_fail(k, "%s for n=%lld failed after judge said yes: %s", what, (long long)data->n,
                  kit_error_text(status, &err, words, sizeof words));
-    else if (*call.problem)
-        kit_fail(k, "n=%lld: %s", (long long)data->n, call.problem);
     else
-        compare_all(k, p->model, data, got, inout_largest);
+        kit_check_results(k, p->model, data, &call, got, inout_largest);
     for (uint32_t o = 0; o < KIT_MAX_OPERANDS; o++)
         kit_array_free(&got[o]);
     kit_call_close(&shaped, &call);
@@ -464,7 +478,7 @@ bool kit_try(kit *k, const kit_model *model, const kit_data *data, double *inout
         kit_fail(k, "compile failed after judge said yes: %s",
                  kit_error_text(status, &err, words, sizeof words));
     else
-        ran = try_shaped(k, &program, data, inout_largest) == GANTRY_OK;
+        ran = kit_try_size(k, &program, data, inout_largest) == GANTRY_OK;
     kit_doing(k, "program_destroy of %s", model->row->op);
     kit_program_destroy(&program);
     return ran && !kit_failed(k);

@@ -26,6 +26,9 @@ static const kit_group GROUPS[] = {
     {"cycles", kit_group_cycles, true, true, 300},
     {"domain", kit_group_domain, false, false, 60},
     {"judge", kit_group_judge, false, false, 60},
+    {"programs", kit_group_programs, false, false, 120},
+    {"faults", kit_group_faults, false, true, 120},
+    {"session", kit_group_session, false, false, 120},
     {"operators", kit_group_operators, false, false, 60},
 };
 #define GROUP_COUNT (sizeof GROUPS / sizeof *GROUPS)
@@ -37,8 +40,7 @@ static void say(kit *k, char letter, const char *format, va_list args)
     char text[1024];
     vsnprintf(text, sizeof text, format, args);
     for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
+        *c = (unsigned char)*c < ' ' ? ' ' : (unsigned char)*c > '~' ? '?' : *c;
     fprintf(k->out, "%c%s\n", letter, text);
     fflush(k->out);
 }
@@ -58,30 +60,27 @@ void kit_doing(kit *k, const char *format, ...)
 
 void kit_pass(kit *k, const char *format, ...)
 {
-    if (!k->reported)
+    if (!atomic_exchange(&k->reported, true))
         SAY(k, 'P', format);
-    k->reported = true;
 }
 
 void kit_fail(kit *k, const char *format, ...)
 {
-    if (!k->reported)
+    k->failed = true;
+    if (!atomic_exchange(&k->reported, true))
         SAY(k, 'F', format);
-    k->reported = k->failed = true;
 }
 
 void kit_skip(kit *k, const char *format, ...)
 {
-    if (!k->reported)
+    if (!atomic_exchange(&k->reported, true))
         SAY(k, 'S', format);
-    k->reported = true;
 }
 
 void kit_refused(kit *k, const char *format, ...)
 {
-    if (!k->reported)
+    if (!atomic_exchange(&k->reported, true))
         SAY(k, 'R', format);
-    k->reported = true;
 }
 
 bool kit_failed(const kit *k)
@@ -100,13 +99,13 @@ bool kit_rule_begin(kit *k, const char *name)
     return true;
 }
 
-void kit_rule_end(kit *k)
+void kit_rule_end(kit *k, const char *what)
 {
     char problem[256];
     kit_host_take_problem(&k->host, problem, sizeof problem);
     if (*problem)
         kit_fail(k, "%s", problem);
-    kit_pass(k, "%s", "");
+    kit_pass(k, "%s", what);
 }
 
 void kit_run_rules(kit *k, const kit_rule *rules, size_t count)
@@ -115,7 +114,7 @@ void kit_run_rules(kit *k, const kit_rule *rules, size_t count)
         if (!kit_rule_begin(k, rules[r].name))
             continue;
         rules[r].check(k);
-        kit_rule_end(k);
+        kit_rule_end(k, rules[r].what ? rules[r].what : "");
     }
 }
 

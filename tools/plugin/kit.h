@@ -55,15 +55,16 @@ bool kit_check_file(kit_results *results, const char *path);
 
 typedef struct kit kit;
 
-/* check reports once at most; when it does not, the rule has passed. */
+/* check reports once at most; when it does not, the rule has passed, and what says so. */
 typedef struct kit_rule {
     const char *name;
     void (*check)(kit *k);
+    const char *what;
 } kit_rule;
 
 /* Begins the next rule; false: an earlier child did it, go on to the next. */
 bool kit_rule_begin(kit *k, const char *name);
-void kit_rule_end(kit *k);
+void kit_rule_end(kit *k, const char *what);
 void kit_run_rules(kit *k, const kit_rule *rules, size_t count);
 /* What is about to happen, for the words about a crash. */
 GANTRY_PRINTF(2, 3) void kit_doing(kit *k, const char *format, ...);
@@ -278,7 +279,7 @@ struct kit {
     FILE *out;
     uint32_t first, next;
     char rule[64];
-    bool reported, failed;
+    atomic_bool reported, failed; /* rules may report from threads */
 };
 
 #define KIT_COPY_TABLE(target, source) kit_copy_table(&(target), sizeof(target), (source))
@@ -325,7 +326,7 @@ typedef struct kit_shaped {
 typedef struct kit_call {
     gantry_queue *queue;
     gantry_context *context;
-    bool timed;
+    bool timed, stopped; /* with timing; with the stop flag set from the beginning */
     gantry_timing_event events[KIT_MAX_EVENTS];
     uint32_t event_count;
     uint64_t wall_ns;
@@ -334,6 +335,9 @@ typedef struct kit_call {
 
 gantry_status kit_program_compile(kit_subject *subject, const kit_model *model, kit_program *out_program,
                                   gantry_error *err);
+/* The same from a blob. */
+gantry_status kit_program_load(kit_subject *subject, const kit_model *model, const void *data, size_t bytes,
+                               kit_program *out_program, gantry_error *err);
 void kit_program_destroy(kit_program *program);
 gantry_status kit_shaped_make(kit_program *program, const kit_data *data, kit_shaped *out_shaped,
                               gantry_error *err);
@@ -343,7 +347,13 @@ void kit_call_close(kit_shaped *shaped, kit_call *call);
 /* Uploads, runs, downloads: got by result, to be freed. Buffers have guards on both sides. */
 gantry_status kit_call_run(kit_shaped *shaped, kit_call *call, const kit_data *data, kit_array *out_got,
                            gantry_error *err);
-/* All of it, once: compile to comparison, in the words of one failure or "". */
+/* What the program made of one size, from reshape to comparison; a failure or a broken contract fails the
+ * rule. GANTRY_UNSUPPORTED: this size was refused, and properly. */
+gantry_status kit_try_size(kit *k, kit_program *program, const kit_data *data, double *inout_largest);
+/* Differences from what is expected, and contracts that the run broke, fail the rule. */
+void kit_check_results(kit *k, const kit_model *model, const kit_data *data, const kit_call *call,
+                       const kit_array *got, double *inout_largest);
+/* All of it, once: compile to comparison. */
 bool kit_try(kit *k, const kit_model *model, const kit_data *data, double *inout_largest);
 
 /* The verdict of the provider on the model's node. */

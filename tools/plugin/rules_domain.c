@@ -336,11 +336,17 @@ static void check_threads(kit *k)
 void kit_group_domain(kit *k)
 {
     static const kit_rule RULES[] = {
-        {"domain: memory", check_memory},         {"domain: copies", check_copies},
-        {"domain: after sync", check_after_sync}, {"domain: order", check_order},
-        {"domain: empty copies", check_empty},    {"domain: pinned", check_pinned},
-        {"domain: events", check_events},         {"domain: threads", check_threads},
-        {"domain: probe", check_probe},           {"domain: lost", check_lost}};
+        {"domain: memory", check_memory, NULL},
+        {"domain: copies", check_copies, NULL},
+        {"domain: after sync", check_after_sync, "the source of a copy may change after queue_sync"},
+        {"domain: order", check_order,
+         "four copies on one queue with one queue_sync are done in their order"},
+        {"domain: empty copies", check_empty, "copies of 0 bytes and syncs of an empty queue"},
+        {"domain: pinned", check_pinned, "the host reads and writes it, copies go there and back"},
+        {"domain: events", check_events, NULL},
+        {"domain: threads", check_threads, "copies on three queues from three threads"},
+        {"domain: probe", check_probe, NULL},
+        {"domain: lost", check_lost, "it is not lost"}};
     if (k->subject.own_domain)
         kit_run_rules(k, RULES, sizeof RULES / sizeof *RULES);
     else if (kit_rule_begin(k, "domain"))

@@ -165,7 +165,7 @@ static void check_strange(kit *k)
 
 void kit_group_judge(kit *k)
 {
-    static const kit_rule RULES[] = {{"judge is pure", check_repeats},
-                                     {"judge of strange nodes", check_strange}};
+    static const kit_rule RULES[] = {{"judge is pure", check_repeats, NULL},
+                                     {"judge of strange nodes", check_strange, NULL}};
     kit_run_rules(k, RULES, sizeof RULES / sizeof *RULES);
 }

@@ -422,16 +422,17 @@ static void check_strange_config(kit *k)
 
 void kit_group_open(kit *k)
 {
-    static const kit_rule FIRST[] = {{"opens", check_opens}};
-    static const kit_rule OPEN[] = {{"tables", check_tables},
-                                    {"describe", check_describe},
-                                    {"options", check_options},
-                                    {"two instances", check_two_instances},
-                                    {"closes", check_close},
-                                    {"ABI 0", check_abi_zero},
-                                    {"strange config", check_strange_config},
-                                    {"older host", check_older_host},
-                                    {"newer host", check_newer_host}};
+    static const kit_rule FIRST[] = {{"opens", check_opens, NULL}};
+    static const kit_rule OPEN[] = {
+        {"tables", check_tables, NULL},
+        {"describe", check_describe, NULL},
+        {"options", check_options, NULL},
+        {"two instances", check_two_instances, "open at once, the first works when the second is closed"},
+        {"closes", check_close, NULL},
+        {"ABI 0", check_abi_zero, NULL},
+        {"strange config", check_strange_config, NULL},
+        {"older host", check_older_host, NULL},
+        {"newer host", check_newer_host, NULL}};
     gantry_error err = GANTRY_ERROR_INIT;
     kit_run_rules(k, FIRST, 1);
     if (k->first > 0 && kit_subject_open(k->open, &k->host, 0, &k->subject, &err) != GANTRY_OK)
@@ -505,6 +506,6 @@ static void check_cycles(kit *k)
 
 void kit_group_cycles(kit *k)
 {
-    static const kit_rule RULES[] = {{"loaded and closed x100", check_cycles}};
+    static const kit_rule RULES[] = {{"loaded and closed x100", check_cycles, NULL}};
     kit_run_rules(k, RULES, 1);
 }

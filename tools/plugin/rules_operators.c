@@ -137,6 +137,6 @@ void kit_group_operators(kit *k)
             kit_skip(k, "its domain %s is brought by another plugin", k->subject.provider_info.domain);
         else
             check_row(k, &KIT_ROWS[r]);
-        kit_rule_end(k);
+        kit_rule_end(k, "");
     }
 }
