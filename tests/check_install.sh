@@ -97,6 +97,20 @@ cmake -S "$work/plugin" -B "$work/plugin/build" -DCMAKE_PREFIX_PATH="$prefix" -D
 example=$work/plugin/build/libgantry_example.so
 [ "$(nm -D --defined-only "$example" | awk '{print $NF}')" = gantry_plugin_open ] || fail "the example exports more than gantry_plugin_open"
 
+# A provider in C++ needs no more than the header.
+cat >"$work/provider.cpp" <<'CPP'
+#include <gantry/provider.h>
+GANTRY_MANIFEST("cpp", "1.0", "", "");
+extern "C" GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
+                                                                 gantry_error *)
+{
+    gantry_verdict verdict = {};
+    gantry_refuse(&verdict, GANTRY_REFUSE_no_kernel, "x", "y", "z", "");
+    return abi && GANTRY_HAS(gantry_host, host, cache_get) && out_plugin->struct_bytes ? GANTRY_OK : GANTRY_PROVIDER;
+}
+CPP
+${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden $flags "$work/provider.cpp" -o "$work/libgantry_cpp.so" || fail "a provider in C++ does not build"
+
 for header in gantry.h provider.h types.h refusals.def; do
     find_one "$header" >/dev/null
 done
@@ -105,6 +119,7 @@ cmp -s "$page" docs/man/gantry.1 || fail "another man page than docs/man/gantry.
 program=$prefix/bin/gantry
 if [ -x "$program" ]; then
     "$program" run "$model" --random 1 >/dev/null || fail "the installed command line does not run a model"
+    "$program" plugin check "$example" >"$work/check.log" 2>&1 || { grep -v ^pass "$work/check.log"; fail "the example does not pass gantry plugin check"; }
     for plugin in "$library"/gantry/libgantry_*.so "$example"; do
         [ -e "$plugin" ] || continue
         "$program" providers --plugin "$plugin" >/dev/null || fail "the installed ${plugin##*/} does not load"

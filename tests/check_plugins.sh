@@ -12,10 +12,10 @@ passes() {
     said=$("$build/gantry" plugin check "$1" --config "${2:-}" 2>&1) || say "${1##*/} ${2:-} does not pass: $(grep -v '^pass ' <<<"$said")"
 }
 
-# fails RULE WORDS FILE [CONFIG]: exit status 1, and that rule fails with those words.
+# fails RULE WORDS FILE [CONFIG [SECONDS]]: exit status 1, and that rule fails with those words.
 fails() {
     local said status
-    said=$("$build/gantry" plugin check "$3" --config "${4:-}" 2>&1)
+    said=$("$build/gantry" plugin check "$3" --config "${4:-}" --seconds "${5:-60}" 2>/dev/null)
     status=$?
     [ $status = 1 ] || say "${3##*/} ${4:-} ends with $status: $said"
     grep -E "^FAIL +$1 .*$2" >/dev/null <<<"$said" || say "${3##*/} ${4:-}: no failed rule \"$1\" with \"$2\": $said"
@@ -44,6 +44,40 @@ quirk domain_copy_null tables 'copy is NULL'
 quirk domain_events_partly tables 'event_wait is NULL'
 quirk provider_info_size_zero describe 'struct_bytes of 0'
 fails 'Add f\[n,3,4\] f\[n,3,4\]' 'element 0 of 36 is' "$fake" '{"devices":[{"name":"fake","ops":{"Add":["float32"]},"faults":[{"op":"Add","kind":"offset"}]}]}'
+
+# The example, broken in one way each.
+broken() { fails "$2" "$3" "$refused/libgantry_broken.so" "$1" "${4:-60}"; }
+passes "$refused/libgantry_broken.so" none
+broken describe_changes describe 'not the same'
+broken named_cpu describe built-in
+broken judge_hangs 'judge is pure' 'did not come back' 2
+broken judge_impure 'judge is pure' 'the second time'
+broken judge_takes_all 'judge of strange nodes' 'judge takes'
+broken judge_no_code 'Relu f\[n,5\]' 'without a code'
+broken judge_no_words 'Relu f\[n,5\]' 'no words'
+broken compile_fails 'LeakyRelu f\[n,5\]' 'after judge said yes.*not today'
+broken record_stranger 'LeakyRelu f\[n,5\]' 'names node 4711'
+broken compile_ignores_memory 'out of memory: compile' 'crashed.*allocation 1'
+broken compile_leaks 'out of memory: compile' '1 blocks .*stay behind when allocation 2'
+broken block_overrun 'LeakyRelu f\[n,5\]' 'past the end of a block of 100'
+broken reshape_refuses 'LeakyRelu f\[n,5\]' 'refused_count 0'
+broken run_crashes 'LeakyRelu f\[n,5\]' 'crashed .*a run of LeakyRelu'
+broken run_exits 'LeakyRelu f\[n,5\]' 'ended the process with status 3'
+broken run_wrong 'LeakyRelu f\[n,5\]' 'element 3 of 15'
+broken run_overruns 'LeakyRelu f\[n,5\]' 'wrote outside of output 0'
+broken run_writes_input 'LeakyRelu f\[n,5\]' 'changed input 0'
+broken run_times_too_much timing 'sum up to'
+broken run_shares_scratch threads 'LeakyRelu'
+broken close_leaks closes '2 blocks'
+broken open_crashes opens 'crashed'
+broken open_keeps_file 'loaded and closed x100' '100 file descriptors'
+broken open_leaks 'loaded and closed x100' 'bytes more'
+broken open_asks_nobody 'older host' 'crashed'
+broken takes_abi_0 'ABI 0' 'is accepted'
+broken failed_open_leaks 'out of memory: open' '1 blocks'
+broken open_no_words 'ABI 0' 'without words'
+fails exports '1 more symbols.*gantry_talkative_count' "$refused/libgantry_talkative.so"
+fails constructors '1 constructors and 1 destructors' "$refused/libgantry_talkative.so"
 
 "$build/gantry" plugin check "$build/examples/libgantry_example.so" --json | python3 -c 'import json, sys; r = json.load(sys.stdin); assert r["failed"] == 0 and r["passed"] == sum(x["state"] == "pass" for x in r["rules"]) > 20' ||
     say "--json is not what it should be"

@@ -4,6 +4,7 @@
 #include "plugin/kit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ static int check(const cli_args *args)
         return CLI_FILE;
     }
     kit_job job = {.path = args->model, .config = args->config ? args->config : "", .results = &results};
+    job.seconds = args->seconds ? strtod(args->seconds, NULL) : 0;
     if (kit_check_file(&results, args->model))
         kit_check_plugin(&job);
     uint32_t failed = results.counts[KIT_FAIL];
@@ -31,8 +33,8 @@ int cli_plugin(int argc, char **argv)
     cli_args args;
     for (size_t k = 0; argc > 1 && k < sizeof ACTIONS / sizeof *ACTIONS; k++)
         if (strcmp(argv[1], ACTIONS[k].name) == 0)
-            return cli_parse(argc - 1, argv + 1, "|MODEL|config|json|", &args) ? ACTIONS[k].run(&args)
-                                                                               : CLI_USAGE;
+            return cli_parse(argc - 1, argv + 1, "|MODEL|config|json|seconds|", &args) ? ACTIONS[k].run(&args)
+                                                                                       : CLI_USAGE;
     fprintf(stderr, "gantry plugin: say what to do: gantry plugin check FILE.so\n");
     return CLI_USAGE;
 }

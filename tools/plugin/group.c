@@ -19,17 +19,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHILD_PIPE 3 /* the descriptor of the pipe in the child */
+#define MAX_TIMEOUTS 3 /* a plugin that hangs more often is not checked further */
+#define CHILD_PIPE 3   /* the descriptor of the pipe in the child */
 
+/* Plain things first: what fails there fails in others, too. */
 static const kit_group GROUPS[] = {
     {"open", kit_group_open, true, true, 60},
     {"cycles", kit_group_cycles, true, true, 300},
     {"domain", kit_group_domain, false, false, 60},
     {"judge", kit_group_judge, false, false, 60},
+    {"operators", kit_group_operators, false, false, 60},
     {"programs", kit_group_programs, false, false, 120},
     {"faults", kit_group_faults, false, true, 120},
     {"session", kit_group_session, false, false, 120},
-    {"operators", kit_group_operators, false, false, 60},
+    {"versions", kit_group_versions, true, true, 60},
 };
 #define GROUP_COUNT (sizeof GROUPS / sizeof *GROUPS)
 
@@ -58,8 +61,18 @@ void kit_doing(kit *k, const char *format, ...)
     SAY(k, 'D', format);
 }
 
+/* A contract that was broken on the way makes a rule fail that would have passed. */
+static void take_problem(kit *k)
+{
+    char problem[256];
+    kit_host_take_problem(&k->host, problem, sizeof problem);
+    if (*problem)
+        kit_fail(k, "%s", problem);
+}
+
 void kit_pass(kit *k, const char *format, ...)
 {
+    take_problem(k);
     if (!atomic_exchange(&k->reported, true))
         SAY(k, 'P', format);
 }
@@ -79,6 +92,7 @@ void kit_skip(kit *k, const char *format, ...)
 
 void kit_refused(kit *k, const char *format, ...)
 {
+    take_problem(k);
     if (!atomic_exchange(&k->reported, true))
         SAY(k, 'R', format);
 }
@@ -101,10 +115,6 @@ bool kit_rule_begin(kit *k, const char *name)
 
 void kit_rule_end(kit *k, const char *what)
 {
-    char problem[256];
-    kit_host_take_problem(&k->host, problem, sizeof problem);
-    if (*problem)
-        kit_fail(k, "%s", problem);
     kit_pass(k, "%s", what);
 }
 
@@ -182,8 +192,9 @@ int kit_child_main(int argc, char **argv)
     k->config = argv[1];
     k->provider = (uint32_t)strtoul(argv[3], NULL, 10);
     k->first = (uint32_t)strtoul(argv[4], NULL, 10);
-    fcntl(CHILD_PIPE, F_SETFD, FD_CLOEXEC);
-    k->out = fdopen(CHILD_PIPE, "w");
+    /* Without a parent, in a debugger, it says the same on its output. */
+    k->out = fcntl(CHILD_PIPE, F_SETFD, FD_CLOEXEC) == 0 ? fdopen(CHILD_PIPE, "w")
+                                                         : fdopen(dup(STDOUT_FILENO), "w");
     if (!k->out)
         return 2;
     run_child(k, group);
@@ -210,7 +221,8 @@ typedef struct check {
     const kit_job *job;
     char provider[64]; /* of the rows */
     uint32_t provider_count;
-    bool usable;          /* it opens */
+    bool usable; /* it opens */
+    uint32_t timeouts;
     char unavailable[64]; /* by provider: '1' */
     char names[64][64];
 } check;
@@ -336,9 +348,9 @@ static int64_t now_ms(void)
 }
 
 /* Reads until the child closes its end, or says nothing for too long. */
-static void follow_child(check *c, child *p, int seconds)
+static void follow_child(check *c, child *p, double seconds)
 {
-    int64_t limit = now_ms() + seconds * (int64_t)1000;
+    int64_t limit = now_ms() + (int64_t)(seconds * 1000);
     uint32_t begun = 0;
     for (;;) {
         struct pollfd wait = {p->pipe, POLLIN, 0};
@@ -355,23 +367,25 @@ static void follow_child(check *c, child *p, int seconds)
             return;
         if (p->begun != begun) { /* the time is for one rule */
             begun = p->begun;
-            limit = now_ms() + seconds * (int64_t)1000;
+            limit = now_ms() + (int64_t)(seconds * 1000);
         }
     }
 }
 
-static void explain_death(const check *c, const child *p, int status, int seconds)
+static void explain_death(const check *c, const kit_group *group, uint32_t provider, uint32_t first,
+                          const child *p, int status, double seconds)
 {
     char text[1024], how[128];
     const char *doing = *p->doing ? p->doing : "the plugin was loaded";
     if (p->timed_out)
-        snprintf(how, sizeof how, "did not come back within %d s", seconds);
+        snprintf(how, sizeof how, "did not come back within %g s", seconds);
     else if (WIFSIGNALED(status))
         snprintf(how, sizeof how, "crashed (signal %d, %s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, sizeof how, "ended the process with status %d", WEXITSTATUS(status));
-    snprintf(text, sizeof text, "the plugin %s: %s. See it with: gdb -ex run --args gantry plugin check", how,
-             doing);
+    snprintf(text, sizeof text,
+             "the plugin %s: %.300s. Alone: gdb --args gantry %s %.200s \"%.100s\" %s %u %u", how, doing,
+             KIT_CHILD, c->job->path, c->job->config, group->name, provider, first);
     add_result(c, p, 'F', text);
 }
 
@@ -379,6 +393,7 @@ static void explain_death(const check *c, const child *p, int status, int second
 static bool run_group(check *c, const kit_group *group, uint32_t provider)
 {
     uint32_t first = 0;
+    double seconds = c->job->seconds > 0 ? c->job->seconds : group->seconds;
     for (;;) {
         child p;
         int status = 0;
@@ -386,18 +401,20 @@ static bool run_group(check *c, const kit_group *group, uint32_t provider)
             fprintf(stderr, "gantry plugin check: a process can't be started: %s\n", strerror(errno));
             return false;
         }
-        follow_child(c, &p, group->seconds);
+        follow_child(c, &p, seconds);
         close(p.pipe);
         while (waitpid(p.process, &status, 0) < 0 && errno == EINTR)
             continue;
         if (p.ended)
             return true;
+        c->timeouts += p.timed_out;
         if (!p.begun)
             snprintf(p.rule, sizeof p.rule, "loads");
         if (p.rule_open || !p.begun)
-            explain_death(c, &p, status, group->seconds);
+            explain_death(c, group, provider, first + p.begun - (group->closed || !p.begun ? 1 : 2), &p,
+                          status, seconds);
         /* Died before a rule of its own began: the next child would, too. */
-        if (!p.begun || strcmp(p.rule, "opens") == 0)
+        if (!p.begun || strcmp(p.rule, "opens") == 0 || c->timeouts >= MAX_TIMEOUTS)
             return false;
         first += p.begun - (group->closed ? 0 : 1);
     }
@@ -407,22 +424,24 @@ void kit_check_plugin(const kit_job *job)
 {
     check c = {.job = job};
     run_group(&c, &GROUPS[0], 0);
-    for (size_t g = 1; g < GROUP_COUNT && c.usable; g++) {
+    for (size_t g = 1; g < GROUP_COUNT && c.usable && c.timeouts < MAX_TIMEOUTS; g++) {
         if (GROUPS[g].once) {
             *c.provider = 0;
             run_group(&c, &GROUPS[g], 0);
             continue;
         }
-        for (uint32_t p = 0; p < c.provider_count; p++) {
+        for (uint32_t p = 0; p < c.provider_count && c.timeouts < MAX_TIMEOUTS; p++) {
             if (c.unavailable[p] == '1')
                 continue;
             snprintf(c.provider, sizeof c.provider, "%s", c.provider_count > 1 ? c.names[p] : "");
             run_group(&c, &GROUPS[g], p);
         }
     }
-    if (!c.usable) {
+    if (!c.usable || c.timeouts >= MAX_TIMEOUTS) {
         kit_result row = {.rule = "other rules", .state = KIT_SKIP};
-        snprintf(row.text, sizeof row.text, "they need a plugin that opens and whose tables are right");
+        snprintf(row.text, sizeof row.text, "%s",
+                 c.usable ? "the plugin did not come back several times"
+                          : "they need a plugin that opens and whose tables are right");
         kit_results_add(job->results, &row);
     }
 }

@@ -92,10 +92,12 @@ void kit_group_operators(kit *k);
 void kit_group_programs(kit *k);
 void kit_group_faults(kit *k);
 void kit_group_session(kit *k);
+void kit_group_versions(kit *k);
 
 /* The parent's side: runs all groups, each in children of its own. */
 typedef struct kit_job {
     const char *path, *config;
+    double seconds; /* for one rule; 0: as the groups say */
     kit_results *results;
 } kit_job;
 void kit_check_plugin(const kit_job *job);
@@ -240,6 +242,11 @@ typedef struct kit_bytes {
  * input whose data is NULL becomes an input of the model. dims of -1 are "n". */
 void kit_onnx_write(const gantry_graph_view *graph, uint32_t node_index, const kit_array *inputs,
                     kit_bytes *out_bytes);
+
+/* Nodes like that one behind each other, each reading the one before as its first operand: the results are
+ * the last node's and the first one's. */
+void kit_onnx_write_chain(const gantry_graph_view *graph, uint32_t node_count, const kit_array *inputs,
+                          kit_bytes *out_bytes);
 
 gantry_status kit_cpu_create(kit_cpu **out_cpu, gantry_error *err);
 void kit_cpu_destroy(kit_cpu **cpu);

@@ -141,14 +141,16 @@ static const char *operand_name(const gantry_graph_view *graph, uint32_t value)
     return value == GANTRY_NO_ID ? "" : graph->values[value]->name;
 }
 
-static void write_node(kit_bytes *graph_out, const gantry_graph_view *graph, const gantry_node_view *node)
+/* first and result: other names for the first operand and the first result, or NULL. */
+static void write_node(kit_bytes *graph_out, const gantry_graph_view *graph, const gantry_node_view *node,
+                       const char *first, const char *result)
 {
     kit_bytes out = {0};
     for (uint32_t k = 0; k < node->input_count; k++)
-        put_text(&out, 1, operand_name(graph, node->inputs[k]));
+        put_text(&out, 1, k == 0 && first ? first : operand_name(graph, node->inputs[k]));
     for (uint32_t k = 0; k < node->output_count; k++)
-        put_text(&out, 2, operand_name(graph, node->outputs[k]));
-    put_text(&out, 3, node->name ? node->name : "node");
+        put_text(&out, 2, k == 0 && result ? result : operand_name(graph, node->outputs[k]));
+    put_text(&out, 3, result ? result : "node");
     put_text(&out, 4, node->op);
     for (uint32_t k = 0; k < node->attribute_count; k++)
         write_attribute(&out, (const gantry_attribute *)((const char *)node->attributes +
@@ -166,28 +168,59 @@ static bool is_first_use(const gantry_node_view *node, uint32_t input)
     return node->inputs[input] != GANTRY_NO_ID;
 }
 
+static void write_inputs(kit_bytes *graph, const gantry_graph_view *view, const gantry_node_view *node,
+                         const kit_array *inputs)
+{
+    for (uint32_t k = 0; k < node->input_count; k++)
+        if (is_first_use(node, k) && inputs[k].data)
+            write_tensor(graph, 5, operand_name(view, node->inputs[k]), inputs[k].dtype, inputs[k].rank,
+                         inputs[k].dims, inputs[k].data, inputs[k].bytes);
+    for (uint32_t k = 0; k < node->input_count; k++)
+        if (is_first_use(node, k) && !inputs[k].data)
+            write_type(graph, 11, operand_name(view, node->inputs[k]), &inputs[k], inputs[k].dtype);
+}
+
+static void write_model(kit_bytes *out, kit_bytes *graph, const gantry_node_view *node)
+{
+    kit_bytes opset = {0};
+    put_text(graph, 2, "kit");
+    put_int(out, 1, 10);
+    put_message(out, 7, graph);
+    put_text(&opset, 1, node->domain);
+    put_int(&opset, 2, node->version);
+    put_message(out, 8, &opset);
+}
+
 void kit_onnx_write(const gantry_graph_view *view, uint32_t node_index, const kit_array *inputs,
                     kit_bytes *out_bytes)
 {
     const gantry_node_view *node = view->nodes[node_index];
-    kit_bytes graph = {0}, opset = {0};
+    kit_bytes graph = {0};
     *out_bytes = (kit_bytes){0};
-    write_node(&graph, view, node);
-    put_text(&graph, 2, "kit");
-    for (uint32_t k = 0; k < node->input_count; k++)
-        if (is_first_use(node, k) && inputs[k].data)
-            write_tensor(&graph, 5, operand_name(view, node->inputs[k]), inputs[k].dtype, inputs[k].rank,
-                         inputs[k].dims, inputs[k].data, inputs[k].bytes);
-    for (uint32_t k = 0; k < node->input_count; k++)
-        if (is_first_use(node, k) && !inputs[k].data)
-            write_type(&graph, 11, operand_name(view, node->inputs[k]), &inputs[k], inputs[k].dtype);
+    write_node(&graph, view, node, NULL, NULL);
+    write_inputs(&graph, view, node, inputs);
     for (uint32_t k = 0; k < node->output_count; k++)
         if (node->outputs[k] != GANTRY_NO_ID)
             write_type(&graph, 12, operand_name(view, node->outputs[k]), NULL,
                        view->values[node->outputs[k]]->dtype);
-    put_int(out_bytes, 1, 10);
-    put_message(out_bytes, 7, &graph);
-    put_text(&opset, 1, node->domain);
-    put_int(&opset, 2, node->version);
-    put_message(out_bytes, 8, &opset);
+    write_model(out_bytes, &graph, node);
+}
+
+void kit_onnx_write_chain(const gantry_graph_view *view, uint32_t node_count, const kit_array *inputs,
+                          kit_bytes *out_bytes)
+{
+    const gantry_node_view *node = view->nodes[0];
+    gantry_dtype dtype = view->values[node->outputs[0]]->dtype;
+    kit_bytes graph = {0};
+    char before[16] = "", name[16] = "";
+    *out_bytes = (kit_bytes){0};
+    for (uint32_t k = 0; k < node_count; k++) {
+        snprintf(before, sizeof before, "%s", name);
+        snprintf(name, sizeof name, "chain%u", k);
+        write_node(&graph, view, node, k ? before : NULL, name);
+    }
+    write_inputs(&graph, view, node, inputs);
+    write_type(&graph, 12, name, NULL, dtype);
+    write_type(&graph, 12, "chain0", NULL, dtype);
+    write_model(out_bytes, &graph, node);
 }

@@ -158,7 +158,10 @@ void kit_group_faults(kit *k)
         } else {
             int struck = walk(k, (stage)s, model, &data);
             if (struck == 0)
-                kit_skip(k, "%s takes nothing from host->alloc", STAGES[s]);
+                kit_skip(k,
+                         "%s takes nothing from host->alloc, so the application's allocator and limits do "
+                         "not hold for it",
+                         STAGES[s]);
             else
                 kit_pass(k,
                          "each of %d allocations: a status or none needed, nothing left behind, works the "

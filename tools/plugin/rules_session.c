@@ -94,6 +94,18 @@ static void run_one(hosted *h, const kit_model *m, gantry_session *session, int6
     kit_data_free(&data);
 }
 
+/* Shapes of a model's inputs, with the data of those that are constants. */
+static void declare_inputs(const kit_model *m, kit_array *out_arrays)
+{
+    for (uint32_t o = 0; o < m->operand_count; o++) {
+        out_arrays[o] = m->constants[o];
+        out_arrays[o].dtype = m->operands[o].dtype;
+        out_arrays[o].rank = m->operands[o].rank;
+        for (uint32_t d = 0; d < m->operands[o].rank; d++)
+            out_arrays[o].dims[d] = m->operands[o].dims[d] < 0 ? m->n : m->operands[o].dims[d];
+    }
+}
+
 static void run_session(hosted *h, const kit_model *m)
 {
     kit *k = h->k;
@@ -101,13 +113,7 @@ static void run_session(hosted *h, const kit_model *m)
     gantry_session *session = NULL;
     kit_array declared[KIT_MAX_OPERANDS] = {{0}};
     kit_bytes bytes;
-    for (uint32_t o = 0; o < m->operand_count; o++) {
-        declared[o] = m->constants[o];
-        declared[o].dtype = m->operands[o].dtype;
-        declared[o].rank = m->operands[o].rank;
-        for (uint32_t d = 0; d < m->operands[o].rank; d++)
-            declared[o].dims[d] = m->operands[o].dims[d] < 0 ? m->n : m->operands[o].dims[d];
-    }
+    declare_inputs(m, declared);
     kit_onnx_write(&m->view, 0, declared, &bytes);
     kit_doing(k, "a session with %s", m->row->op);
     if (good(k,
@@ -154,8 +160,107 @@ static void check_sessions(kit *k)
     free(models);
 }
 
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+#define CHAIN 4u
+
+/* Whether its result can be its first operand again. */
+static bool can_follow_itself(const kit_model *m)
+{
+    const kit_value *x = &m->operands[0], *y = &m->results[0];
+    bool same =
+        m->result_count == 1 && x->present && !x->constant && x->dtype == y->dtype && x->rank == y->rank;
+    for (uint32_t d = 0; same && d < x->rank; d++)
+        same = x->dims[d] == y->dims[d];
+    for (uint32_t o = 1; same && o < m->operand_count; o++)
+        same = !m->operands[o].present || m->operands[o].constant;
+    return same;
+}
+
+/* What the CPU makes of the chain, node by node: the last result and the first. */
+static bool expect_chain(kit *k, const kit_model *m, kit_data *out_data)
+{
+    gantry_error err = GANTRY_ERROR_INIT;
+    kit_array inputs[KIT_MAX_OPERANDS], last = {0}, next = {0};
+    if (!kit_data_make(m, m->n < 0 ? 5 : m->n, 8, k->cpu, out_data, &err))
+        return false;
+    memcpy(inputs, out_data->inputs, sizeof inputs);
+    out_data->expected[1] = out_data->expected[0];
+    out_data->expected[0] = (kit_array){0};
+    inputs[0] = out_data->expected[1];
+    for (uint32_t c = 1; c < CHAIN; c++) {
+        if (kit_cpu_run(k->cpu, &m->view, 0, inputs, &next, &err) != GANTRY_OK) {
+            kit_array_free(&last);
+            return false;
+        }
+        kit_array_free(&last);
+        last = inputs[0] = next;
+    }
+    out_data->expected[0] = last;
+    return true;
+}
+
+static void run_chain(hosted *h, const kit_model *m)
+{
+    kit *k = h->k;
+    gantry_error err = GANTRY_ERROR_INIT;
+    gantry_session *session = NULL;
+    kit_array declared[KIT_MAX_OPERANDS] = {{0}}, got[KIT_MAX_OPERANDS] = {{0}};
+    kit_bytes bytes;
+    kit_data data;
+    kit_call none = {0};
+    double largest = 0;
+    if (!expect_chain(k, m, &data))
+        return;
+    declare_inputs(m, declared);
+    kit_onnx_write_chain(&m->view, CHAIN, declared, &bytes);
+    kit_doing(k, "a session with %u times %s", CHAIN, m->row->op);
+    if (good(k,
+             gantry_session_create_from_memory(h->runtime, bytes.data, bytes.count, h->options, &session,
+                                               NULL, &err),
+             &err, "a session", m->row->op) &&
+        good(k, kit_session_run(session, data.inputs, 1, got, &err), &err, "a run of a chain", m->row->op)) {
+        kit_check_results(k, m, &data, &none, got, &largest);
+        kit_model first = *m; /* the second result, with the same rules */
+        first.result_count = 1;
+        data.expected[2] = data.expected[0];
+        data.expected[0] = data.expected[1];
+        kit_check_results(k, &first, &data, &none, &got[1], &largest);
+        data.expected[0] = data.expected[2];
+        data.expected[2] = (kit_array){0};
+        h->placed++;
+    }
+    gantry_session_destroy(&session, NULL);
+    for (uint32_t o = 0; o < KIT_MAX_OPERANDS; o++)
+        kit_array_free(&got[o]);
+    kit_data_free(&data);
+    free(bytes.data);
+}
+
+static void check_chains(kit *k)
+{
+    hosted h;
+    kit_model **models = calloc(KIT_ROW_COUNT, sizeof *models);
+    uint32_t count = 0;
+    if (kit_subject_is_foreign(&k->subject)) {
+        kit_skip(k, "its domain %s is brought by another plugin", k->subject.provider_info.domain);
+    } else if (models && open_runtime(k, &h)) {
+        count = kit_supported(k, false, KIT_ROW_COUNT, models);
+        for (uint32_t m = 0; m < count && !kit_failed(k); m++)
+            if (can_follow_itself(models[m]))
+                run_chain(&h, models[m]);
+        close_runtime(&h);
+        if (h.placed == 0)
+            kit_skip(k, "none of the operators that it takes can follow itself");
+        else
+            kit_pass(k, "%u models of %u nodes, one behind the other, are right", h.placed, CHAIN);
+    }
+    kit_models_free(count, models);
+    free(models);
+}
+
 void kit_group_session(kit *k)
 {
-    static const kit_rule RULES[] = {{"sessions", check_sessions, NULL}};
+    static const kit_rule RULES[] = {{"sessions", check_sessions, NULL}, {"chains", check_chains, NULL}};
     kit_run_rules(k, RULES, sizeof RULES / sizeof *RULES);
 }

@@ -1,0 +1,225 @@
+/* The example provider, broken in one way that the config text names: what `gantry plugin check` has to find.
+ */
+#define gantry_plugin_open example_open
+#include "examples/plugin/example.c"
+#undef gantry_plugin_open
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* One instance: the example's plugin, and a table in which some entries are ours. */
+typedef struct broken {
+    gantry_plugin inner;
+    const gantry_provider *own; /* the example's */
+    const gantry_host *host;
+    const char *how;
+    gantry_provider table;
+    const gantry_provider *list[1];
+    int calls;
+} broken;
+
+static int is(const void *self, const char *how)
+{
+    return strcmp(((const broken *)self)->how, how) == 0;
+}
+
+static gantry_status broken_describe(void *self, gantry_provider_info *out_info)
+{
+    broken *b = self;
+    gantry_status status = b->own->describe(b->own->self, out_info);
+    if (is(self, "describe_changes"))
+        snprintf(out_info->version, sizeof out_info->version, "%d", b->calls++);
+    if (is(self, "named_cpu"))
+        snprintf(out_info->name, sizeof out_info->name, "cpu");
+    return status;
+}
+
+static gantry_status broken_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes,
+                                  uint32_t count, gantry_verdict *out_verdict)
+{
+    broken *b = self;
+    if (is(self, "judge_hangs"))
+        for (;;)
+            pause();
+    if (is(self, "judge_reads_dims") && graph->values[0]->dims[0] == 12345)
+        return GANTRY_INTERNAL;
+    gantry_status status = b->own->judge(b->own->self, graph, nodes, count, out_verdict);
+    if (is(self, "judge_impure"))
+        out_verdict->estimate_ns += b->calls++;
+    if (is(self, "judge_takes_all") && !out_verdict->supported)
+        out_verdict->supported = 1;
+    if (is(self, "judge_no_code") && !out_verdict->supported)
+        memset(&out_verdict->refusal, 0, sizeof out_verdict->refusal);
+    if (is(self, "judge_no_words") && !out_verdict->supported)
+        gantry_refuse(out_verdict, GANTRY_REFUSE_no_kernel, "", "", "", "");
+    return status;
+}
+
+static gantry_status broken_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
+                                    gantry_error *err)
+{
+    broken *b = self;
+    uint32_t stranger = 4711;
+    gantry_kernel_record record = {.struct_bytes = sizeof record,
+                                   .op = "LeakyRelu",
+                                   .name = "x",
+                                   .node_count = 1,
+                                   .node_ids = &stranger};
+    if (is(self, "compile_fails"))
+        return fail(err, GANTRY_PROVIDER, "not today");
+    if (is(self, "record_stranger"))
+        b->host->record_kernel(args->recorder, &record);
+    if (is(self, "compile_ignores_memory")) {
+        char *scratch = b->host->alloc(b->host, 100, 16);
+        scratch[0] = 1;
+        b->host->free(b->host, scratch);
+    }
+    if (is(self, "compile_leaks") || is(self, "block_overrun")) {
+        char *scratch = b->host->alloc(b->host, 100, 16);
+        if (!scratch)
+            return fail(err, GANTRY_RESOURCE, "out of memory");
+        scratch[100] = 1;
+        gantry_status status = b->own->compile(b->own->self, args, out_program, err);
+        if (status == GANTRY_OK || is(self, "block_overrun"))
+            b->host->free(b->host, scratch);
+        return status;
+    }
+    return b->own->compile(b->own->self, args, out_program, err);
+}
+
+static gantry_status broken_reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
+                                    gantry_shaped **out_shaped, gantry_shaped_info *out_info,
+                                    gantry_error *err)
+{
+    broken *b = self;
+    if (is(self, "reshape_refuses") && args->shapes[0].dims[0] == 17)
+        return fail(err, GANTRY_UNSUPPORTED, "17 is no number");
+    return b->own->reshape(b->own->self, program, args, out_shaped, out_info, err);
+}
+
+static float *scratch_of_all;
+static volatile int *volatile nowhere;
+
+static gantry_status broken_run(void *self, gantry_context *context, const gantry_run_args *args,
+                                gantry_error *err)
+{
+    broken *b = self;
+    if (is(self, "run_crashes"))
+        *nowhere = 1;
+    if (is(self, "run_exits"))
+        _exit(3);
+    gantry_status status = b->own->run(b->own->self, context, args, err);
+    const gantry_shaped *shaped = context->shaped;
+    float *y = (float *)(void *)((char *)args->outputs[0].handle + args->outputs[0].offset_bytes);
+    float *x = (float *)(void *)((char *)args->inputs[0].handle + args->inputs[0].offset_bytes);
+    int64_t count = shaped->places[0].count;
+    if (is(self, "run_wrong") && count > 3)
+        y[3] += 0.5f;
+    if (is(self, "run_overruns"))
+        y[count] = 0;
+    if (is(self, "run_writes_input") && count)
+        x[0] = 3;
+    if (is(self, "run_times_too_much") && args->timing && count)
+        args->timing[0].duration_ns += 1000000000u;
+    if (is(self, "run_shares_scratch") && count) {
+        float *mine = malloc((size_t)count * sizeof *mine);
+        memcpy(mine, y, (size_t)count * sizeof *mine);
+        scratch_of_all = mine;
+        usleep(300);
+        memcpy(y, scratch_of_all,
+               (size_t)count * sizeof *mine); /* leaked: whoever is last may still read it */
+    }
+    return status;
+}
+
+static void broken_close(void *self)
+{
+    broken *b = self;
+    b->inner.close(b->inner.self);
+    if (!is(self, "close_leaks"))
+        b->host->free(b->host, b);
+}
+
+/* Entries that hand on to the example with its own self. */
+static void pass_program(void *self, gantry_program *program)
+{
+    const gantry_provider *own = ((broken *)self)->own;
+    own->program_destroy(own->self, program);
+}
+
+static void pass_shaped(void *self, gantry_shaped *shaped)
+{
+    const gantry_provider *own = ((broken *)self)->own;
+    own->shaped_destroy(own->self, shaped);
+}
+
+static gantry_status pass_context(void *self, gantry_shaped *shaped, gantry_context **out_context,
+                                  gantry_error *err)
+{
+    const gantry_provider *own = ((broken *)self)->own;
+    return own->context_create(own->self, shaped, out_context, err);
+}
+
+static void pass_context_end(void *self, gantry_context *context)
+{
+    const gantry_provider *own = ((broken *)self)->own;
+    own->context_destroy(own->self, context);
+}
+
+static void spoil_open(const gantry_host *host, const char *how, gantry_plugin *out_plugin)
+{
+    if (strcmp(how, "open_crashes") == 0)
+        abort();
+    if (strcmp(how, "open_keeps_file") == 0 && open("/dev/null", O_RDONLY) < 0)
+        return;
+    if (strcmp(how, "open_leaks") == 0)
+        scratch_of_all = malloc(100000);
+    if (strcmp(how, "open_asks_nobody") == 0 && host->cache_get && !host->packed_get)
+        return;
+    if (strcmp(how, "open_writes_all") == 0)
+        memset(out_plugin + 0, 0, sizeof *out_plugin);
+}
+
+GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
+                                                      gantry_plugin *out_plugin, gantry_error *err);
+
+GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
+                                                      gantry_plugin *out_plugin, gantry_error *err)
+{
+    const char *how = host->config;
+    spoil_open(host, how, out_plugin);
+    broken *b = host->alloc(host, sizeof *b, 16);
+    if (!b)
+        return fail(err, GANTRY_RESOURCE, "out of memory");
+    *b = (broken){.inner = {.struct_bytes = sizeof b->inner}, .host = host, .how = how};
+    gantry_status status =
+        example_open(host, abi == 0 && strcmp(how, "takes_abi_0") == 0 ? 1 : abi, &b->inner, err);
+    if (status != GANTRY_OK) {
+        if (strcmp(how, "failed_open_leaks") != 0)
+            host->free(host, b);
+        if (strcmp(how, "open_no_words") == 0 && err)
+            *err->message = 0;
+        return status;
+    }
+    b->own = b->inner.providers[0];
+    b->table = *b->own;
+    b->table.self = b;
+    b->table.describe = broken_describe;
+    b->table.judge = broken_judge;
+    b->table.compile = broken_compile;
+    b->table.program_destroy = pass_program;
+    b->table.reshape = broken_reshape;
+    b->table.shaped_destroy = pass_shaped;
+    b->table.context_create = pass_context;
+    b->table.context_destroy = pass_context_end;
+    b->table.run = broken_run;
+    b->list[0] = &b->table;
+    gantry_plugin plugin = b->inner;
+    plugin.self = b;
+    plugin.providers = b->list;
+    plugin.close = broken_close;
+    plugin.struct_bytes = out_plugin->struct_bytes < sizeof plugin ? out_plugin->struct_bytes : sizeof plugin;
+    memcpy(out_plugin, &plugin, plugin.struct_bytes);
+    return GANTRY_OK;
+}
