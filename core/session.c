@@ -359,6 +359,9 @@ static gantry_status build(gantry_session *session, const gantry_options *option
 {
     uint64_t begin = gt_now_ns();
     GT_TRY(gt_options_resolve(session->allocator, options, &session->options, err));
+    GT_TRY(gt_runtime_log_add(session->runtime, session->options.log_level, session->options.log,
+                              session->options.log_user, err));
+    session->logs = session->options.log != NULL;
     gt_session_phase(session, "options", begin);
     begin = gt_now_ns();
     gantry_status status = find_providers(session, err);
@@ -381,6 +384,8 @@ void gt_session_free(gantry_session *session)
     gt_model_destroy(&session->model);
     release_providers(session);
     gt_operators_release(session->runtime, &session->own_ops);
+    if (session->logs)
+        gt_runtime_log_remove(session->runtime, session->options.log, session->options.log_user);
     gt_options_free(&session->options);
     gt_vec_free(allocator, &session->phases);
     gt_free(allocator, session->providers);

@@ -43,7 +43,7 @@ struct gantry_session {
     gt_options options;
     gt_model *model;
     gt_own_ops own_ops; /* of the runtime's plugins, as they were when the session was created */
-    char *path; /* of the model, or NULL */
+    char *path;         /* of the model, or NULL */
     uint32_t provider_count;
     gt_session_provider *providers; /* priority order; the host's CPU provider is always the last */
     uint32_t domain_count;
@@ -68,8 +68,8 @@ struct gantry_session {
     double create_ns, fold_ns;
     const struct gt_file_rules *for_file; /* the graph will be written, not run; NULL: a session proper */
     gt_told_dims *told_dims; /* by value id of the root graph; under lock; NULL until somebody asks */
-    bool created;
-    gantry_error failure; /* of a failed creation, for the report; code GANTRY_OK otherwise */
+    bool created, logs;      /* logs: its sink is one of the runtime's */
+    gantry_error failure;    /* of a failed creation, for the report; code GANTRY_OK otherwise */
 };
 
 /* The data of graph inputs the session describes are value ids of root->graph; the file's own inputs and

@@ -71,6 +71,12 @@ typedef enum fake_call {
     FAKE_CALL_COPY,
     FAKE_CALL_SYNC,
     FAKE_CALL_LOST, /* at the Nth run the device is lost for good */
+    FAKE_CALL_QUEUE,
+    FAKE_CALL_EVENT,
+    FAKE_CALL_RECORD,
+    FAKE_CALL_WAIT, /* of a queue for an event */
+    FAKE_CALL_JUDGE,
+    FAKE_CALL_DESCRIBE, /* of providers */
     FAKE_CALL_COUNT
 } fake_call;
 

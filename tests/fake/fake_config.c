@@ -291,8 +291,9 @@ static gantry_status parse_faults(fake_config *config, const char *key, const js
 static gantry_status parse_fail(fake_config *config, const char *key, const json_t *value, size_t field,
                                 gantry_error *err)
 {
-    static const char *const calls[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run", "run_late",
-                                                       "alloc",   "copy",    "sync",    "lost"};
+    static const char *const calls[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run",   "run_late",
+                                                       "alloc",   "copy",    "sync",    "lost",  "queue",
+                                                       "event",   "record",  "wait",    "judge", "describe"};
     const char *call;
     json_t *number;
     if (!json_is_object(value))

@@ -95,7 +95,11 @@ static gantry_status find_or_open_domain(fake_plugin *plugin, const fake_config 
 
 static gantry_status provider_describe(void *self, gantry_provider_info *out_info)
 {
-    const fake_config *config = &((const fake_provider *)self)->config;
+    fake_provider *provider = self;
+    const fake_config *config = &provider->config;
+    gantry_status status = fake_call_begin(provider->domain, &provider->script, FAKE_CALL_DESCRIBE, NULL);
+    if (status != GANTRY_OK)
+        return status;
     snprintf(out_info->name, sizeof out_info->name, "%s", config->name);
     snprintf(out_info->version, sizeof out_info->version, "1.0");
     snprintf(out_info->domain, sizeof out_info->domain, "%s", config->domain);

@@ -278,6 +278,10 @@ gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint3
 {
     const fake_provider *provider = self;
     out_verdict->refusal.actual_number = out_verdict->refusal.limit_number = __builtin_nan("");
+    if (provider->script.fail[FAKE_CALL_JUDGE] &&
+        fake_call_begin(provider->domain, &((fake_provider *)self)->script, FAKE_CALL_JUDGE, NULL) !=
+            GANTRY_OK)
+        return GANTRY_PROVIDER;
     for (uint32_t k = 0; k < count; k++)
         if (fake_excludes(provider, out_verdict->session_options, graph->nodes[nodes[k]]->op)) {
             gantry_refuse(out_verdict, GANTRY_REFUSE_no_kernel, graph->nodes[nodes[k]]->op, "excluded", "",

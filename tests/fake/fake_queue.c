@@ -58,8 +58,9 @@ void fake_sleep_until(const fake_domain *domain, uint64_t end_ns)
 
 gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_call call, gantry_error *err)
 {
-    static const char *const names[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run", "run",
-                                                       "alloc",   "copy",    "sync",    "run"};
+    static const char *const names[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run",   "run",
+                                                       "alloc",   "copy",    "sync",    "run",   "queue",
+                                                       "event",   "record",  "wait",    "judge", "describe"};
     uint64_t number = atomic_fetch_add(&script->calls[call], 1) + 1;
     if (call == FAKE_CALL_LOST && script->fail[call] && number >= script->fail[call])
         atomic_store(&domain->lost, 1);
@@ -68,6 +69,7 @@ gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_cal
     if (call == FAKE_CALL_LOST || number != script->fail[call])
         return GANTRY_OK;
     gantry_status status = call == FAKE_CALL_ALLOC ? GANTRY_RESOURCE : GANTRY_PROVIDER;
+    domain->host->log(domain->host, 3, "fake device: a scripted failure"); /* the host may do without */
     return fake_fail(err, status, call == FAKE_CALL_COMPILE ? GANTRY_STAGE_COMPILE : GANTRY_STAGE_RUN,
                      "fake device: the scripted failure of %s call %llu", names[call],
                      (unsigned long long)number);
@@ -170,11 +172,15 @@ static void release(gantry_queue *queue, uint64_t ticket)
 
 static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_error *err)
 {
-    gantry_queue *queue = calloc(1, sizeof *queue);
+    fake_domain *domain = self;
     *out_queue = NULL;
+    gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_QUEUE, err);
+    if (status != GANTRY_OK)
+        return status;
+    gantry_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
-    queue->domain = self;
+    queue->domain = domain;
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->work, NULL);
     pthread_cond_init(&queue->passed, NULL);
@@ -236,11 +242,16 @@ typedef struct event_task {
 
 static gantry_status event_create(void *self, gantry_event **out_event, gantry_error *err)
 {
+    fake_domain *domain = self;
+    *out_event = NULL;
+    gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_EVENT, err);
+    if (status != GANTRY_OK)
+        return status;
     gantry_event *event = calloc(1, sizeof *event);
     *out_event = event;
     if (!event)
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
-    event->domain = self;
+    event->domain = domain;
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->completed_cond, NULL);
     return GANTRY_OK;
@@ -296,7 +307,10 @@ static gantry_status event_record(void *self, gantry_queue *queue, gantry_event 
 {
     uint64_t ticket = 0;
     event_task t = {event, times_recorded(event) + 1};
-    gantry_status status = push(queue, do_record, &t, sizeof t, true, &ticket, err);
+    gantry_status status = fake_call_begin(queue->domain, &queue->domain->script, FAKE_CALL_RECORD, err);
+    if (status != GANTRY_OK)
+        return status;
+    status = push(queue, do_record, &t, sizeof t, true, &ticket, err);
     if (status != GANTRY_OK)
         return status;
     pthread_mutex_lock(&event->lock);
@@ -317,7 +331,8 @@ static gantry_status do_wait(void *arg, gantry_error *err)
 static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
     event_task t = {event, times_recorded(event)};
-    return fake_queue_push(queue, do_wait, &t, sizeof t, err);
+    gantry_status status = fake_call_begin(queue->domain, &queue->domain->script, FAKE_CALL_WAIT, err);
+    return status != GANTRY_OK ? status : fake_queue_push(queue, do_wait, &t, sizeof t, err);
 }
 
 static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
