@@ -10,7 +10,9 @@
  * - context_create -> context (one caller's scratch; one thread at a time)
  * - run: the context, on a queue -> enqueues work; results are ready when the queue is
  *
- * Rules: every struct starts with its size in bytes, fields are only appended, 0 is refused. A NULL entry
+ * Rules: every struct starts with its size in bytes, 0 is refused, and fields are only appended, behind the
+ * end of the older struct (its padding holds anything). Structs without a size never change, nor do
+ * gantry_tensor, gantry_error and gantry_memory_class: arrays of them cross in both directions. A NULL entry
  * marked "optional" has the default named beside it. Functions return a gantry_status and fill *err on
  * failure; nothing is thrown across the boundary. A function that fills a struct of the host's writes no
  * further than the struct_bytes it finds there. Every object is freed by its creator. All pointers handed
@@ -425,7 +427,7 @@ typedef struct gantry_domain_info {
     double to_device_bytes_per_ns, to_host_bytes_per_ns; /* bandwidth, 0 when not known */
     char cost_source;                                    /* 'm' measured, 'a' assumed, 'e' estimated */
     /* appended */
-    uint32_t queue_count; /* queues that work at the same time; 2: copies run beside kernels. 0 means 1 */
+    uint64_t queue_count; /* queues that work at the same time; 2: copies run beside kernels. 0 means 1 */
 } gantry_domain_info;
 
 /* PINNED memory is the host's: alloc gives its address, host and device may both use it, and copies from and

@@ -275,7 +275,7 @@ static void check_domain_info(kit *k, const gantry_domain_info *d)
     else if (d->cost_source && !strchr("mae", d->cost_source))
         kit_fail(k, "domain %s: cost_source is '%c'; there are m, a and e", d->name, d->cost_source);
     else if (d->queue_count > 64)
-        kit_fail(k, "domain %s: queue_count is %u", d->name, d->queue_count);
+        kit_fail(k, "domain %s: queue_count is %llu", d->name, (unsigned long long)d->queue_count);
 }
 
 static void check_provider_info(kit *k, const gantry_provider_info *i)
