@@ -77,7 +77,7 @@ static gantry_status copy_table(void *target, size_t target_bytes, const void *s
     size_t bytes = source ? *(const size_t *)source : 0;
     if (!source)
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%s: the table is NULL", what);
-    if (bytes < 2 * sizeof(void *))
+    if (bytes < 2 * sizeof(void *) || bytes % sizeof(void *) != 0)
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
                        "%s: struct_bytes is %zu; a table states its own size, %zu at this level", what, bytes,
                        target_bytes);
@@ -215,9 +215,10 @@ static gantry_status stage_operator(staging *s, const gantry_operator *source, g
 
 static gantry_status check_plugin(gantry_plugin *plugin, gantry_error *err)
 {
-    if (plugin->struct_bytes == 0)
+    if (plugin->struct_bytes == 0 || plugin->struct_bytes % sizeof(void *) != 0)
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
-                       "gantry_plugin_open left a struct_bytes of 0; it states the size of what it filled");
+                       "gantry_plugin_open left a struct_bytes of %zu; it states the size of what it filled",
+                       plugin->struct_bytes);
     if (plugin->struct_bytes < sizeof *plugin)
         memset((char *)plugin + plugin->struct_bytes, 0, sizeof *plugin - plugin->struct_bytes);
     plugin->struct_bytes = sizeof *plugin;
