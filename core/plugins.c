@@ -196,11 +196,12 @@ static gantry_status check_unload(const gantry_runtime *runtime, uint32_t plugin
                        strcmp(name, "cpu") == 0 ? "the provider \"%.200s\" is part of the library"
                                                 : "no library is loaded that brings a provider \"%.200s\"",
                        name);
-    uint32_t users = runtime->plugins.data[plugin]->session_count;
-    if (users)
-        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN, NULL,
-                       "%u session%s still use%s the provider \"%s\"; destroy them first", users,
-                       users == 1 ? "" : "s", users == 1 ? "s" : "", name);
+    if (runtime->plugins.data[plugin]->session_count)
+        return gt_fail(
+            err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN, NULL,
+            "a session still uses the library of the provider \"%s\" (a provider or an operator of "
+            "it); destroy it first",
+            name);
     return check_domains(runtime, plugin, err);
 }
 

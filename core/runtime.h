@@ -72,7 +72,7 @@ typedef struct gt_plugin_entry {
     char name[64];
     char version[32];
     gt_plugin_state state;
-    uint32_t session_count; /* uses of its providers by sessions: not unloaded before it is 0 */
+    uint32_t session_count; /* uses of its providers and operators by sessions: it is kept until they are 0 */
     uint64_t order;         /* of opening; they close in the reverse one */
     gantry_plugin plugin;
     gantry_host host; /* the table this instance was opened with */
