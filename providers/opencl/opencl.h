@@ -25,6 +25,9 @@ typedef struct opencl_pinned {
     struct opencl_pinned *next;
 } opencl_pinned;
 
+typedef struct opencl_site opencl_site;
+typedef struct opencl_errors opencl_errors;
+
 /* What estimates rest on. */
 typedef struct opencl_speed {
     double launch_ns; /* of one kernel that does nothing */
@@ -62,7 +65,9 @@ typedef struct opencl_device {
     pthread_mutex_t lock;
     opencl_variant *variants;
     pthread_mutex_t memory_lock;
-    opencl_pinned *pinned;   /* under memory_lock */
+    opencl_pinned *pinned; /* under memory_lock, as the next two */
+    opencl_site *sites;
+    int32_t last_site;
     uint64_t live_bytes;     /* of device memory that alloc gave; atomic */
     uint64_t constant_bytes; /* of all programs; atomic */
     int lost;                /* atomic */
@@ -77,6 +82,8 @@ typedef struct opencl_timed_kernel {
 
 struct gantry_queue {
     cl_command_queue commands;
+    opencl_errors *errors;
+    bool may_fail; /* a kernel that may write an error was enqueued since the last queue_sync */
     opencl_timed_kernel *timed;
     uint32_t timed_count, timed_capacity;
 };
@@ -84,6 +91,26 @@ struct gantry_queue {
 /* Takes over the event; false when there is no memory for it: the kernel is then not timed. */
 bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_index,
                         gantry_timing_event *target);
+
+/* ---- errors of kernels: site, index (two words), extent ---- */
+
+#define OPENCL_ERROR_WORDS 4
+
+/* A number for a launch of the node, which errors then name. 0 when out of memory: its errors name no node.
+ */
+int32_t opencl_site_add(opencl_device *device, const char *op, const char *node);
+void opencl_site_drop(opencl_device *device, int32_t id);
+gantry_status opencl_errors_open(opencl_device *device, opencl_errors **out_errors, gantry_error *err);
+opencl_errors *opencl_errors_share(opencl_errors *errors);
+void opencl_errors_release(opencl_errors *errors);
+cl_mem opencl_errors_words(const opencl_errors *errors);
+/* Before a run: clears what was reported. */
+cl_int opencl_errors_begin(opencl_errors *errors, cl_command_queue commands);
+cl_int opencl_errors_read(const opencl_errors *errors, cl_command_queue commands, cl_bool blocking,
+                          int32_t *out_words);
+/* OK when the words hold none. */
+gantry_status opencl_errors_report(opencl_device *device, opencl_errors *errors, const int32_t *words,
+                                   gantry_error *err);
 
 void opencl_domain_table(opencl_device *device);
 void opencl_program_table(opencl_device *device);

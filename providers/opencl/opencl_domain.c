@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 struct gantry_event {
-    cl_event event; /* of the last record; NULL before the first */
+    cl_event event;        /* of the last record; NULL before the first */
+    opencl_errors *errors; /* of the queue, where its kernels may have written some; else NULL */
+    int32_t words[OPENCL_ERROR_WORDS];
 };
 
 /* What a call said, remembered when it was that the device is gone. */
@@ -170,9 +172,14 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
     if (!queue)
         return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "%s: out of memory", device->domain_name);
     queue->commands = clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &result);
-    if (result != CL_SUCCESS) {
+    gantry_status status = opencl_check(result, "clCreateCommandQueue", err);
+    if (status == GANTRY_OK)
+        status = opencl_errors_open(device, &queue->errors, err);
+    if (status != GANTRY_OK) {
+        if (result == CL_SUCCESS)
+            clReleaseCommandQueue(queue->commands);
         free(queue);
-        return opencl_check(result, "clCreateCommandQueue", err);
+        return status;
     }
     *out_queue = queue;
     return GANTRY_OK;
@@ -186,6 +193,7 @@ static void queue_close(void *self, gantry_queue *queue)
     for (uint32_t k = 0; k < queue->timed_count; k++)
         clReleaseEvent(queue->timed[k].event);
     free(queue->timed);
+    opencl_errors_release(queue->errors);
     clReleaseCommandQueue(queue->commands);
     free(queue);
 }
@@ -227,10 +235,16 @@ static void read_times(gantry_queue *queue)
 
 static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
 {
-    cl_int result = clFinish(queue->commands);
+    int32_t words[OPENCL_ERROR_WORDS];
+    gantry_status status = check(self, clFinish(queue->commands), "clFinish", err);
     if (queue->timed_count)
         read_times(queue);
-    return check(self, result, "clFinish", err);
+    if (status != GANTRY_OK || !queue->may_fail)
+        return status;
+    queue->may_fail = false;
+    status = check(self, opencl_errors_read(queue->errors, queue->commands, CL_TRUE, words),
+                   "clEnqueueReadBuffer", err);
+    return status == GANTRY_OK ? opencl_errors_report(self, queue->errors, words, err) : status;
 }
 
 static void *queue_native(void *self, gantry_queue *queue)
@@ -281,16 +295,33 @@ static gantry_status event_create(void *self, gantry_event **out_event, gantry_e
 
 static void event_destroy(void *self, gantry_event *event)
 {
-    if (event && event->event)
+    if (!event)
+        return;
+    if (event->event)
         clReleaseEvent(event->event);
+    opencl_errors_release(event->errors);
     free(event);
+}
+
+/* What kernels before the event found wrong comes with it. */
+static cl_int record_errors(gantry_queue *queue, gantry_event *event)
+{
+    opencl_errors_release(event->errors);
+    event->errors = NULL;
+    memset(event->words, 0, sizeof event->words);
+    if (!queue->may_fail)
+        return CL_SUCCESS;
+    event->errors = opencl_errors_share(queue->errors);
+    return opencl_errors_read(queue->errors, queue->commands, CL_FALSE, event->words);
 }
 
 /* Flushes: a queue that waits for the event must not wait for commands that were never handed over. */
 static gantry_status event_record(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
     cl_event fresh = NULL;
-    cl_int result = clEnqueueMarkerWithWaitList(queue->commands, 0, NULL, &fresh);
+    cl_int result = record_errors(queue, event);
+    if (result == CL_SUCCESS)
+        result = clEnqueueMarkerWithWaitList(queue->commands, 0, NULL, &fresh);
     if (result != CL_SUCCESS)
         return check(self, result, "clEnqueueMarkerWithWaitList", err);
     if (event->event)
@@ -309,7 +340,12 @@ static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *e
 
 static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
 {
-    return event->event ? check(self, clWaitForEvents(1, &event->event), "clWaitForEvents", err) : GANTRY_OK;
+    if (!event->event)
+        return GANTRY_OK;
+    gantry_status status = check(self, clWaitForEvents(1, &event->event), "clWaitForEvents", err);
+    if (status != GANTRY_OK || !event->errors)
+        return status;
+    return opencl_errors_report(self, event->errors, event->words, err);
 }
 
 static bool end_time(gantry_event *event, cl_ulong *out_ns)

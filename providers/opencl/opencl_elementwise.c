@@ -2,6 +2,8 @@
  * together from the types, the expression and the axes that remain after joining. */
 #include "opencl_elementwise.h"
 
+#define NUMBERS (OPENCL_NUMBERS | OPENCL_REALS)
+
 /* ---- the kernel's text ----------------------------------------------------------------------- */
 
 /* What expressions use. Integer division traps on some devices: a zero divisor gives 0, and the one quotient
@@ -26,10 +28,10 @@ static const struct {
                 "{\n"
                 "    return y == 0 ? (T0)0 : y == (T0)-1 && (T0)-1 < 0 ? (T0)((W)0 - (W)x) : (T0)(x / y);\n"
                 "}\n"},
-    {"rest(", "T0 rest(T0 x, T0 y)\n"
-              "{\n"
-              "    return y == 0 || (y == (T0)-1 && (T0)-1 < 0) ? (T0)0 : (T0)(x % y);\n"
-              "}\n"},
+    {"remainder_of(", "T0 remainder_of(T0 x, T0 y)\n"
+                      "{\n"
+                      "    return y == 0 || (y == (T0)-1 && (T0)-1 < 0) ? (T0)0 : (T0)(x % y);\n"
+                      "}\n"},
     {"modulo(", "T0 modulo(T0 x, T0 y)\n"
                 "{\n"
                 "    T0 r = y == 0 || (y == (T0)-1 && (T0)-1 < 0) ? (T0)0 : (T0)(x % y);\n"
@@ -60,7 +62,7 @@ static void write_functions(const opencl_operand *first, const char *expression,
 
 static void write_types(const opencl_node *node, const uint32_t *inputs, uint32_t count, opencl_text *text)
 {
-    char types[1600] = "";
+    char types[3200] = "";
     for (uint32_t k = 0; k < count; k++) {
         char name[16];
         snprintf(name, sizeof name, "T%u", k);
@@ -126,7 +128,7 @@ typedef struct expression {
 
 static bool is_real(const opencl_operand *operand)
 {
-    return (OPENCL_FLOATS & OPENCL_TYPE(operand->dtype)) != 0;
+    return (OPENCL_REALS & OPENCL_TYPE(operand->dtype)) != 0;
 }
 
 static void prepare_expression(opencl_build *build, const opencl_node *node)
@@ -160,7 +162,7 @@ static void prepare_mod(opencl_build *build, const opencl_node *node)
     const char *python = "(fmod(a, b) != 0 && (fmod(a, b) < 0) != (b < 0)) ? fmod(a, b) + b : fmod(a, b)";
     opencl_elementwise_add(build, node, inputs, 2,
                            real     ? (c_like ? "fmod(a, b)" : python)
-                           : c_like ? "rest(a, b)"
+                           : c_like ? "remainder_of(a, b)"
                                     : "modulo(a, b)",
                            0, 0);
 }
@@ -210,7 +212,7 @@ static void prepare_pow(opencl_build *build, const opencl_node *node)
 
 static bool takes_numbers(const opencl_node *node, gantry_verdict *verdict)
 {
-    return opencl_takes_type(opencl_input(node, 1), OPENCL_NUMBERS, verdict);
+    return opencl_takes_type(opencl_input(node, 1), NUMBERS, verdict);
 }
 
 static void prepare_where(opencl_build *build, const opencl_node *node)
@@ -273,7 +275,7 @@ static void prepare_cast(opencl_build *build, const opencl_node *node)
     opencl_elementwise_add(build, node, inputs, 1, text, 0, 0);
 }
 
-#define CASTABLE (OPENCL_NUMBERS | OPENCL_BOOLEAN)
+#define CASTABLE (NUMBERS | OPENCL_BOOLEAN)
 
 static bool cast_limits(const opencl_node *node, gantry_verdict *verdict)
 {
@@ -334,21 +336,21 @@ static bool variadic_limits(const opencl_node *node, gantry_verdict *verdict)
         .name = op, .domain = "", .types = type_set, .limits = variadic_limits, .prepare = prepare_variadic, \
         .more = step                                                                                         \
     }
-#define SIGNED_NUMBERS (OPENCL_FLOATS | OPENCL_SIGNED)
+#define SIGNED_NUMBERS (OPENCL_REALS | OPENCL_SIGNED)
 
 static const opencl_op ops[] = {
-    ROW("Add", OPENCL_NUMBERS, .real = "a + b"),
-    ROW("Sub", OPENCL_NUMBERS, .real = "a - b"),
-    ROW("Mul", OPENCL_NUMBERS, .real = "a * b"),
-    ROW("Div", OPENCL_NUMBERS, .real = "a / b", .integer = "divide(a, b)"),
-    OWN("Mod", "", OPENCL_NUMBERS, same_types, prepare_mod),
-    OWN("Pow", "", OPENCL_NUMBERS, takes_numbers, prepare_pow),
-    ROW("PRelu", OPENCL_NUMBERS, .real = "a < 0 ? a * b : a"),
-    ROW("Equal", OPENCL_NUMBERS | OPENCL_BOOLEAN, .real = "a == b"),
-    ROW("Greater", OPENCL_NUMBERS, .real = "a > b"),
-    ROW("GreaterOrEqual", OPENCL_NUMBERS, .real = "a >= b"),
-    ROW("Less", OPENCL_NUMBERS, .real = "a < b"),
-    ROW("LessOrEqual", OPENCL_NUMBERS, .real = "a <= b"),
+    ROW("Add", NUMBERS, .real = "a + b"),
+    ROW("Sub", NUMBERS, .real = "a - b"),
+    ROW("Mul", NUMBERS, .real = "a * b"),
+    ROW("Div", NUMBERS, .real = "a / b", .integer = "divide(a, b)"),
+    OWN("Mod", "", NUMBERS, same_types, prepare_mod),
+    OWN("Pow", "", NUMBERS, takes_numbers, prepare_pow),
+    ROW("PRelu", NUMBERS, .real = "a < 0 ? a * b : a"),
+    ROW("Equal", NUMBERS | OPENCL_BOOLEAN, .real = "a == b"),
+    ROW("Greater", NUMBERS, .real = "a > b"),
+    ROW("GreaterOrEqual", NUMBERS, .real = "a >= b"),
+    ROW("Less", NUMBERS, .real = "a < b"),
+    ROW("LessOrEqual", NUMBERS, .real = "a <= b"),
     ROW("And", OPENCL_BOOLEAN, .real = "a && b"),
     ROW("Or", OPENCL_BOOLEAN, .real = "a || b"),
     ROW("Xor", OPENCL_BOOLEAN, .real = "(a != 0) != (b != 0)"),
@@ -357,62 +359,62 @@ static const opencl_op ops[] = {
     ROW("BitwiseOr", OPENCL_INTEGERS, .real = "a | b"),
     ROW("BitwiseXor", OPENCL_INTEGERS, .real = "a ^ b"),
     ROW("BitwiseNot", OPENCL_INTEGERS, .real = "~a"),
-    OWN("BitShift", "", OPENCL_UNSIGNED, same_types, prepare_shift),
+    OWN("BitShift", "", OPENCL_INTEGERS, same_types, prepare_shift),
     OWN("Where", "", OPENCL_BOOLEAN, where_limits, prepare_where),
-    OWN("Clip", "", OPENCL_NUMBERS, clip_limits, prepare_clip),
+    OWN("Clip", "", NUMBERS, clip_limits, prepare_clip),
     OWN("Cast", "", CASTABLE, cast_limits, prepare_cast),
-    VARIADIC("Sum", OPENCL_FLOATS, "%.900s + %c"),
-    VARIADIC("Mean", OPENCL_FLOATS, "%.900s + %c"),
-    VARIADIC("Min", OPENCL_NUMBERS, "least(%.400s, %c)"),
-    VARIADIC("Max", OPENCL_NUMBERS, "most(%.400s, %c)"),
-    ROW("Abs", OPENCL_FLOATS | OPENCL_INTEGERS, .real = "fabs(a)", .integer = "a < 0 ? -a : a"),
+    OWN("CastLike", "", CASTABLE, cast_limits, prepare_cast),
+    VARIADIC("Sum", OPENCL_REALS, "%.900s + %c"),
+    VARIADIC("Mean", OPENCL_REALS, "%.900s + %c"),
+    VARIADIC("Min", NUMBERS, "least(%.400s, %c)"),
+    VARIADIC("Max", NUMBERS, "most(%.400s, %c)"),
+    ROW("Abs", OPENCL_REALS | OPENCL_INTEGERS, .real = "fabs(a)", .integer = "a < 0 ? -a : a"),
     ROW("Neg", SIGNED_NUMBERS, .real = "-a"),
-    ROW("Sign", OPENCL_NUMBERS, .real = "a > 0 ? (T0_C)1 : a < 0 ? (T0_C)-1 : a",
-        .integer = "(a > 0) - (a < 0)"),
-    ROW("Sqrt", OPENCL_FLOATS, .real = "sqrt(a)"),
-    ROW("Reciprocal", OPENCL_FLOATS, .real = "1 / a"),
-    ROW("Floor", OPENCL_FLOATS, .real = "floor(a)"),
-    ROW("Ceil", OPENCL_FLOATS, .real = "ceil(a)"),
-    ROW("Round", OPENCL_FLOATS, .real = "rint(a)"),
-    ROW("Exp", OPENCL_FLOATS, .real = "exp(a)"),
-    ROW("Log", OPENCL_FLOATS, .real = "log(a)"),
-    ROW("Erf", OPENCL_FLOATS, .real = "erf(a)"),
-    ROW("Tanh", OPENCL_FLOATS, .real = "tanh(a)"),
-    ROW("Sigmoid", OPENCL_FLOATS, .real = "1 / (1 + exp(-a))"),
+    ROW("Sign", NUMBERS, .real = "a > 0 ? (T0_C)1 : a < 0 ? (T0_C)-1 : a", .integer = "(a > 0) - (a < 0)"),
+    ROW("Sqrt", OPENCL_REALS, .real = "sqrt(a)"),
+    ROW("Reciprocal", OPENCL_REALS, .real = "1 / a"),
+    ROW("Floor", OPENCL_REALS, .real = "floor(a)"),
+    ROW("Ceil", OPENCL_REALS, .real = "ceil(a)"),
+    ROW("Round", OPENCL_REALS, .real = "rint(a)"),
+    ROW("Exp", OPENCL_REALS, .real = "exp(a)"),
+    ROW("Log", OPENCL_REALS, .real = "log(a)"),
+    ROW("Erf", OPENCL_REALS, .real = "erf(a)"),
+    ROW("Tanh", OPENCL_REALS, .real = "tanh(a)"),
+    ROW("Sigmoid", OPENCL_REALS, .real = "1 / (1 + exp(-a))"),
     ROW("Relu", SIGNED_NUMBERS, .real = "a < 0 ? (T0_C)0 : a"),
-    ROW("LeakyRelu", OPENCL_FLOATS, .real = "a < 0 ? a * p : a", .p_name = "alpha", .p = 0.01f),
-    ROW("Elu", OPENCL_FLOATS, .real = "a < 0 ? p * expm1(a) : a", .p_name = "alpha", .p = 1),
-    ROW("Celu", OPENCL_FLOATS, .real = "a < 0 ? p * expm1(a / p) : a", .p_name = "alpha", .p = 1),
-    ROW("Selu", OPENCL_FLOATS, .real = "q * (a > 0 ? a : p * expm1(a))", .p_name = "alpha", .q_name = "gamma",
+    ROW("LeakyRelu", OPENCL_REALS, .real = "a < 0 ? a * p : a", .p_name = "alpha", .p = 0.01f),
+    ROW("Elu", OPENCL_REALS, .real = "a < 0 ? p * expm1(a) : a", .p_name = "alpha", .p = 1),
+    ROW("Celu", OPENCL_REALS, .real = "a < 0 ? p * expm1(a / p) : a", .p_name = "alpha", .p = 1),
+    ROW("Selu", OPENCL_REALS, .real = "q * (a > 0 ? a : p * expm1(a))", .p_name = "alpha", .q_name = "gamma",
         .p = 1.67326319217681884765625f, .q = 1.05070102214813232421875f),
-    ROW("HardSigmoid", OPENCL_FLOATS, .real = "BETWEEN(p * a + q, 0, 1)", .p_name = "alpha", .q_name = "beta",
+    ROW("HardSigmoid", OPENCL_REALS, .real = "BETWEEN(p * a + q, 0, 1)", .p_name = "alpha", .q_name = "beta",
         .p = 0.2f, .q = 0.5f),
-    ROW("HardSwish", OPENCL_FLOATS, .real = "a * BETWEEN(a / 6 + (T0_C)0.5, 0, 1)"),
-    ROW("ThresholdedRelu", OPENCL_FLOATS, .real = "a > p ? a : 0", .p_name = "alpha", .p = 1),
-    ROW("Shrink", OPENCL_FLOATS, .real = "a < -q ? a + p : a > q ? a - p : 0", .p_name = "bias",
+    ROW("HardSwish", OPENCL_REALS, .real = "a * BETWEEN(a / 6 + (T0_C)0.5, 0, 1)"),
+    ROW("ThresholdedRelu", OPENCL_REALS, .real = "a > p ? a : 0", .p_name = "alpha", .p = 1),
+    ROW("Shrink", OPENCL_REALS, .real = "a < -q ? a + p : a > q ? a - p : 0", .p_name = "bias",
         .q_name = "lambd", .q = 0.5f),
-    ROW("Softplus", OPENCL_FLOATS, .real = "SOFTPLUS(a)"),
-    ROW("Softsign", OPENCL_FLOATS, .real = "a / (1 + fabs(a))"),
-    ROW("Mish", OPENCL_FLOATS, .real = "a * tanh(SOFTPLUS(a))"),
-    ROW("Swish", OPENCL_FLOATS, .real = "a / (1 + exp(-a * p))", .p_name = "alpha", .p = 1),
-    ROW("Sin", OPENCL_FLOATS, .real = "sin(a)"),
-    ROW("Cos", OPENCL_FLOATS, .real = "cos(a)"),
-    ROW("Tan", OPENCL_FLOATS, .real = "tan(a)"),
-    ROW("Asin", OPENCL_FLOATS, .real = "asin(a)"),
-    ROW("Acos", OPENCL_FLOATS, .real = "acos(a)"),
-    ROW("Atan", OPENCL_FLOATS, .real = "atan(a)"),
-    ROW("Sinh", OPENCL_FLOATS, .real = "sinh(a)"),
-    ROW("Cosh", OPENCL_FLOATS, .real = "cosh(a)"),
-    ROW("Asinh", OPENCL_FLOATS, .real = "asinh(a)"),
-    ROW("Acosh", OPENCL_FLOATS, .real = "acosh(a)"),
-    ROW("Atanh", OPENCL_FLOATS, .real = "atanh(a)"),
-    ROW("IsNaN", OPENCL_FLOATS, .real = "isnan(a)"),
-    OWN("IsInf", "", OPENCL_FLOATS, NULL, prepare_is_inf),
-    OWN("Gelu", "", OPENCL_FLOATS, NULL, prepare_gelu),
-    OWN("Gelu", "gantry", OPENCL_FLOATS, NULL, prepare_gelu),
+    ROW("Softplus", OPENCL_REALS, .real = "SOFTPLUS(a)"),
+    ROW("Softsign", OPENCL_REALS, .real = "a / (1 + fabs(a))"),
+    ROW("Mish", OPENCL_REALS, .real = "a * tanh(SOFTPLUS(a))"),
+    ROW("Swish", OPENCL_REALS, .real = "a / (1 + exp(-a * p))", .p_name = "alpha", .p = 1),
+    ROW("Sin", OPENCL_REALS, .real = "sin(a)"),
+    ROW("Cos", OPENCL_REALS, .real = "cos(a)"),
+    ROW("Tan", OPENCL_REALS, .real = "tan(a)"),
+    ROW("Asin", OPENCL_REALS, .real = "asin(a)"),
+    ROW("Acos", OPENCL_REALS, .real = "acos(a)"),
+    ROW("Atan", OPENCL_REALS, .real = "atan(a)"),
+    ROW("Sinh", OPENCL_REALS, .real = "sinh(a)"),
+    ROW("Cosh", OPENCL_REALS, .real = "cosh(a)"),
+    ROW("Asinh", OPENCL_REALS, .real = "asinh(a)"),
+    ROW("Acosh", OPENCL_REALS, .real = "acosh(a)"),
+    ROW("Atanh", OPENCL_REALS, .real = "atanh(a)"),
+    ROW("IsNaN", OPENCL_REALS, .real = "isnan(a)"),
+    OWN("IsInf", "", OPENCL_REALS, NULL, prepare_is_inf),
+    OWN("Gelu", "", OPENCL_REALS, NULL, prepare_gelu),
+    OWN("Gelu", "gantry", OPENCL_REALS, NULL, prepare_gelu),
     {.name = "Silu",
      .domain = "gantry",
-     .types = OPENCL_FLOATS,
+     .types = OPENCL_REALS,
      .prepare = prepare_expression,
      .more = &(const expression){.real = "a / (1 + exp(-a * p))", .p_name = "alpha", .p = 1}},
 };

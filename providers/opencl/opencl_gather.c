@@ -6,13 +6,15 @@
 static const char source[] =
     "__kernel void gather(__global const T *x, ulong ox, __global const I *at, ulong oi, __global T *y, "
     "ulong oy,\n"
-    "                     uint n, uint inner, uint picks, int extent)\n"
+    "                     uint n, uint inner, uint picks, int extent, __global int *errors, int site)\n"
     "{\n"
     "    size_t k = get_global_id(0);\n"
     "    if (k >= n)\n"
     "        return;\n"
     "    uint column = (uint)k % inner, row = (uint)k / inner, pick = row % picks, outer = row / picks;\n"
     "    long index = (long)at[oi + pick];\n"
+    "    if (index < -(long)extent || index >= extent)\n"
+    "        FAIL(index, extent)\n"
     "    index += index < 0 ? extent : 0;\n"
     "    y[oy + k] = index < 0 || index >= extent ? (T)0 : x[ox + ((size_t)outer * extent + index) * inner + "
     "column];\n"
@@ -20,7 +22,8 @@ static const char source[] =
     "/* y has the shape of the indexes: outer, picks, inner; x may be longer along every axis. */\n"
     "__kernel void gather_elements(__global const T *x, ulong ox, __global const I *at, ulong oi, __global T "
     "*y,\n"
-    "                              ulong oy, uint n, int8 d, int8 s, int axis, int extent)\n"
+    "                              ulong oy, uint n, int8 d, int8 s, int axis, int extent, __global int "
+    "*errors, int site)\n"
     "{\n"
     "    size_t k = get_global_id(0);\n"
     "    int dims[8], strides[8];\n"
@@ -30,6 +33,8 @@ static const char source[] =
     "    vstore8(s, 0, strides);\n"
     "    long index = (long)at[oi + k], from = 0;\n"
     "    uint rest = (uint)k;\n"
+    "    if (index < -(long)extent || index >= extent)\n"
+    "        FAIL(index, extent)\n"
     "    index += index < 0 ? extent : 0;\n"
     "    for (int a = 0; a < 8; a++) {\n"
     "        long here = rest % (uint)dims[a];\n"
@@ -42,7 +47,8 @@ static const char source[] =
     "__kernel void gather_nd(__global const T *x, ulong ox, __global const I *at, ulong oi, __global T *y, "
     "ulong "
     "oy,\n"
-    "                        uint n, uint inner, uint rows, uint depth, ulong batch, int8 d, int8 s)\n"
+    "                        uint n, uint inner, uint rows, uint depth, ulong batch, int8 d, int8 s, "
+    "__global int *errors, int site)\n"
     "{\n"
     "    size_t k = get_global_id(0);\n"
     "    int dims[8], strides[8], outside = 0;\n"
@@ -53,6 +59,8 @@ static const char source[] =
     "    size_t row = k / inner, from = row / rows * batch + k % inner;\n"
     "    for (uint a = 0; a < depth; a++) {\n"
     "        long index = (long)at[oi + row * depth + a];\n"
+    "        if (index < -(long)dims[a] || index >= dims[a])\n"
+    "            FAIL(index, dims[a])\n"
     "        index += index < 0 ? dims[a] : 0;\n"
     "        outside |= index < 0 || index >= dims[a];\n"
     "        from += (size_t)index * strides[a];\n"
@@ -75,12 +83,13 @@ static const char source[] =
     "/* Elements of an axis in a triangle, else 0. */\n"
     "__kernel void triangle(__global const T *x, ulong ox, __global T *y, ulong oy, uint n, uint rows, uint "
     "columns,\n"
-    "                       long shift, int upper)\n"
+    "                       __global const long *at, ulong oi, int has_shift, int upper)\n"
     "{\n"
     "    size_t k = get_global_id(0);\n"
     "    if (k >= n)\n"
     "        return;\n"
     "    long column = k % columns, row = k / columns % rows;\n"
+    "    long shift = has_shift ? at[oi] : 0;\n"
     "    int kept = upper ? column >= row + shift : column <= row + shift;\n"
     "    y[oy + k] = kept ? x[ox + k] : (T)0;\n"
     "}\n";
@@ -126,6 +135,7 @@ static void prepare_gather(opencl_build *build, const opencl_node *node)
     opencl_arg_int(launch, (int32_t)opencl_count_dims(x, axis + 1, x->rank));
     opencl_arg_int(launch, (int32_t)opencl_count(at));
     opencl_arg_int(launch, (int32_t)x->dims[axis]);
+    opencl_arg_errors(launch);
     finish(launch, y, "gather");
 }
 
@@ -147,6 +157,7 @@ static void prepare_gather_elements(opencl_build *build, const opencl_node *node
     opencl_arg_bytes(launch, strides, sizeof strides);
     opencl_arg_int(launch, (int32_t)(x->rank - 1 - axis));
     opencl_arg_int(launch, (int32_t)x->dims[axis]);
+    opencl_arg_errors(launch);
     finish(launch, y, "gather_elements");
 }
 
@@ -173,6 +184,7 @@ static void prepare_gather_nd(opencl_build *build, const opencl_node *node)
     opencl_arg_long(launch, opencl_count_dims(x, batch_rank, x->rank));
     opencl_arg_bytes(launch, dims, sizeof dims);
     opencl_arg_bytes(launch, strides, sizeof strides);
+    opencl_arg_errors(launch);
     finish(launch, y, "gather_nd");
 }
 
@@ -210,7 +222,8 @@ static void prepare_triangle(opencl_build *build, const opencl_node *node)
     opencl_arg_int(launch, (int32_t)opencl_count(y));
     opencl_arg_int(launch, (int32_t)y->dims[y->rank - 2]);
     opencl_arg_int(launch, (int32_t)y->dims[y->rank - 1]);
-    opencl_arg_long(launch, opencl_is_there(shift) ? opencl_host_int(shift, 0) : 0);
+    opencl_arg_input(launch, opencl_is_there(shift) ? shift : x);
+    opencl_arg_int(launch, opencl_is_there(shift));
     opencl_arg_int(launch, gantry_node_int(node->view, "upper", 1) != 0);
     finish(launch, y, "triangle");
 }
@@ -237,7 +250,7 @@ static const opencl_op ops[] = {
     GATHER("GatherElements", OPENCL_MOVABLE, 0, takes_indexes, prepare_gather_elements),
     GATHER("GatherND", OPENCL_MOVABLE, 0, gather_nd_limits, prepare_gather_nd),
     GATHER("OneHot", OPENCL_NUMBERS, 1u << 1, NULL, prepare_one_hot),
-    GATHER("Trilu", OPENCL_MOVABLE, 1u << 1, triangle_limits, prepare_triangle),
+    GATHER("Trilu", OPENCL_MOVABLE, 0, triangle_limits, prepare_triangle),
 };
 
 const opencl_op_table opencl_gather_ops = {ops, sizeof ops / sizeof *ops};

@@ -172,6 +172,16 @@ void opencl_arg_float(opencl_launch *launch, float value)
     opencl_arg_bytes(launch, &value, sizeof value);
 }
 
+void opencl_arg_errors(opencl_launch *launch)
+{
+    opencl_build *build = launch->build;
+    const gantry_node_view *node = build->shaped->program->graph->nodes[build->node];
+    if (!new_argument(launch, OPENCL_ARGUMENT_ERRORS))
+        return;
+    launch->site = opencl_site_add(build->device, node->op, node->name);
+    build->shaped->may_fail = true;
+}
+
 void opencl_arg_local(opencl_launch *launch, size_t bytes)
 {
     opencl_argument *argument = new_argument(launch, OPENCL_ARGUMENT_LOCAL);

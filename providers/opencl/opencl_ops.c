@@ -60,12 +60,16 @@ const char *opencl_size_name(size_t bytes)
 void opencl_define_type(char *inout_defines, size_t capacity, const char *name, gantry_dtype dtype)
 {
     size_t used = strlen(inout_defines);
-    bool half = dtype == GANTRY_FLOAT16;
+    bool half = dtype == GANTRY_FLOAT16, brain = dtype == GANTRY_BFLOAT16;
     const char *type = opencl_dtype_name(dtype);
+    const char *load = half ? "vload_half((i), (p))" : brain ? "as_float((uint)(p)[i] << 16)" : "(p)[i]";
+    const char *store = half    ? "vstore_half_rte((v), (i), (p))"
+                        : brain ? "(p)[i] = (ushort)((v) != (v) ? as_uint((float)(v)) >> 16 | 64 : "
+                                  "(as_uint((float)(v)) + 0x7fff + (as_uint((float)(v)) >> 16 & 1)) >> 16)"
+                                : "(p)[i] = (v)";
     snprintf(inout_defines + used, capacity - used,
              "#define %s %s\n#define %s_C %s\n#define LOAD_%s(p, i) %s\n#define STORE_%s(v, p, i) %s\n", name,
-             type, name, half ? "float" : type, name, half ? "vload_half((i), (p))" : "(p)[i]", name,
-             half ? "vstore_half_rte((v), (i), (p))" : "(p)[i] = (v)");
+             type, name, half || brain ? "float" : type, name, load, name, store);
 }
 
 static const char *dtype_text(gantry_dtype dtype)

@@ -29,6 +29,8 @@
      OPENCL_TYPE(GANTRY_UINT64))
 #define OPENCL_INTEGERS (OPENCL_SIGNED | OPENCL_UNSIGNED)
 #define OPENCL_NUMBERS (OPENCL_FLOATS | OPENCL_INTEGERS)
+/* Computed in float32 or, for float64, in that. */
+#define OPENCL_REALS (OPENCL_FLOATS | OPENCL_TYPE(GANTRY_BFLOAT16))
 /* Whatever can be moved without looking at it: elements of 1, 2, 4 or 8 bytes. */
 #define OPENCL_MOVABLE (OPENCL_NUMBERS | OPENCL_BOOLEAN | OPENCL_TYPE(GANTRY_BFLOAT16))
 
@@ -126,7 +128,8 @@ size_t opencl_dtype_bytes(gantry_dtype dtype);
 /* "float", "half", "long" ...: the type in a kernel. bool is uchar. */
 const char *opencl_dtype_name(gantry_dtype dtype);
 /* Appends "#define" lines for a type called `name` (say T): T is what memory holds, T_C what is computed with
- * (float for half: no device needs cl_khr_fp16), LOAD_T(pointer, index) and STORE_T(value, pointer, index).
+ * (float for half and bfloat16: no device needs cl_khr_fp16), LOAD_T(pointer, index) and STORE_T(value,
+ * pointer, index).
  */
 void opencl_define_type(char *inout_defines, size_t capacity, const char *name, gantry_dtype dtype);
 /* "uchar", "ushort", "uint", "ulong": an unsigned integer of that size. */
@@ -157,6 +160,9 @@ void opencl_arg_long(opencl_launch *launch, int64_t value);
 void opencl_arg_float(opencl_launch *launch, float value);
 /* Any plain value; for a struct of ints both sides agree. */
 void opencl_arg_bytes(opencl_launch *launch, const void *data, size_t bytes);
+/* `__global int *errors, int site`: with them a kernel may use FAIL(index, extent), where an index is outside
+ * of its axis. The run then ends with an error that names the node. */
+void opencl_arg_errors(opencl_launch *launch);
 /* __local memory. */
 void opencl_arg_local(opencl_launch *launch, size_t bytes);
 /* Global sizes (1 where a dimension is not needed); a 0 makes the launch nothing. Without

@@ -43,7 +43,8 @@ typedef struct opencl_place {
 typedef enum opencl_argument_kind {
     OPENCL_ARGUMENT_BUFFER,
     OPENCL_ARGUMENT_DATA,
-    OPENCL_ARGUMENT_LOCAL
+    OPENCL_ARGUMENT_LOCAL,
+    OPENCL_ARGUMENT_ERRORS /* the queue's words, and the launch's site */
 } opencl_argument_kind;
 
 typedef struct opencl_argument {
@@ -61,6 +62,7 @@ struct opencl_launch {
     char kernel[48];
     char variant[48];
     uint32_t node;                           /* index in the graph's nodes */
+    int32_t site;                            /* what its errors are told apart by; 0: it has none */
     uint32_t argument_begin, argument_count; /* in the shaped program's arguments */
     cl_uint dimensions;
     bool has_groups;
@@ -82,6 +84,7 @@ struct gantry_shaped {
     uint32_t data_bytes, data_capacity;
     gantry_output_plan *output_plans;
     size_t workspace_bytes;
+    bool may_fail; /* a launch has a site */
 };
 
 /* What one reshape, or the first building of kernels in compile, works with. */

@@ -67,8 +67,6 @@ static void split_axes(const opencl_operand *x, uint32_t bits, reduction_axes *o
 
 static const char limits_text[] = "#define LEAST_float -INFINITY\n"
                                   "#define MOST_float INFINITY\n"
-                                  "#define LEAST_half -INFINITY\n"
-                                  "#define MOST_half INFINITY\n"
                                   "#define LEAST_double -INFINITY\n"
                                   "#define MOST_double INFINITY\n"
                                   "#define LEAST_char CHAR_MIN\n"
@@ -89,8 +87,8 @@ static const char limits_text[] = "#define LEAST_float -INFINITY\n"
                                   "#define MOST_ulong ULONG_MAX\n"
                                   "#define JOIN2(a, b) a##b\n"
                                   "#define JOIN(a, b) JOIN2(a, b)\n"
-                                  "#define LEAST JOIN(LEAST_, T)\n"
-                                  "#define MOST JOIN(MOST_, T)\n"
+                                  "#define LEAST JOIN(LEAST_, T_C)\n"
+                                  "#define MOST JOIN(MOST_, T_C)\n"
                                   "#define ADD(v) { A value = (v), more = value - error, sum = s + more; "
                                   "error = (sum - s) - more; s = sum; plain "
                                   "+= value; }\n";
@@ -98,20 +96,20 @@ static const char limits_text[] = "#define LEAST_float -INFINITY\n"
 static const char *accumulator(gantry_dtype dtype)
 {
     uint32_t type = OPENCL_TYPE(dtype);
-    if (type & (OPENCL_F32 | OPENCL_F16))
+    if (type & OPENCL_REALS & ~OPENCL_F64)
         return "float";
     return type & OPENCL_F64 ? "double" : type & OPENCL_SIGNED ? "long" : "ulong";
 }
 
 static bool is_real(const opencl_operand *operand)
 {
-    return (OPENCL_FLOATS & OPENCL_TYPE(operand->dtype)) != 0;
+    return (OPENCL_REALS & OPENCL_TYPE(operand->dtype)) != 0;
 }
 
 static void write_types(const opencl_node *node, opencl_text *text)
 {
     const opencl_operand *x = opencl_input(node, 0), *y = opencl_output(node, 0);
-    char types[640] = "";
+    char types[1600] = "";
     opencl_define_type(types, sizeof types, "T", x->dtype);
     opencl_define_type(types, sizeof types, "U", y->dtype);
     opencl_text_add(text, "%s#define A %s\n%s", types, accumulator(x->dtype), limits_text);
@@ -229,32 +227,31 @@ static void reduction_work(const opencl_node *node, opencl_work *inout_work)
             __VA_ARGS__                                                                                      \
         }                                                                                                    \
     }
-#define ORDERED (OPENCL_NUMBERS | OPENCL_BOOLEAN)
+#define NUMBERS (OPENCL_NUMBERS | OPENCL_REALS)
+#define ORDERED (NUMBERS | OPENCL_BOOLEAN)
 #define BETTER(sign)                                                                                         \
     .begin = "0",                                                                                            \
     .step = "if (j == 0 || a " sign " s || (s == s && a != a) || LAST_EQUAL) { s = a; at = j; }",            \
     .end = "at"
 
 static const opencl_op ops[] = {
-    REDUCE("ReduceSum", OPENCL_NUMBERS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "s"),
-    REDUCE("ReduceMean", OPENCL_NUMBERS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "s / (A)m",
+    REDUCE("ReduceSum", NUMBERS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "s"),
+    REDUCE("ReduceMean", NUMBERS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "s / (A)m",
            .end_integer = "m ? s / (A)m : 0"),
-    REDUCE("ReduceSumSquare", OPENCL_NUMBERS, .begin = "0", .step = "ADD(a * a)", .merge = "s + t",
-           .end = "s"),
-    REDUCE("ReduceL1", OPENCL_NUMBERS, .begin = "0", .step = "ADD(a < 0 ? -a : a)", .merge = "s + t",
-           .end = "s"),
-    REDUCE("ReduceL2", OPENCL_NUMBERS, .begin = "0", .step = "ADD(a * a)", .merge = "s + t", .end = "sqrt(s)",
+    REDUCE("ReduceSumSquare", NUMBERS, .begin = "0", .step = "ADD(a * a)", .merge = "s + t", .end = "s"),
+    REDUCE("ReduceL1", NUMBERS, .begin = "0", .step = "ADD(a < 0 ? -a : a)", .merge = "s + t", .end = "s"),
+    REDUCE("ReduceL2", NUMBERS, .begin = "0", .step = "ADD(a * a)", .merge = "s + t", .end = "sqrt(s)",
            .end_integer = "sqrt((float)s)"),
-    REDUCE("ReduceLogSum", OPENCL_FLOATS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "log(s)"),
-    REDUCE("ReduceLogSumExp", OPENCL_FLOATS, .begin = "0", .step = "ADD(exp(a - largest))",
+    REDUCE("ReduceLogSum", OPENCL_REALS, .begin = "0", .step = "ADD(a)", .merge = "s + t", .end = "log(s)"),
+    REDUCE("ReduceLogSumExp", OPENCL_REALS, .begin = "0", .step = "ADD(exp(a - largest))",
            .end = "log(s) + largest", .is_exponential = true),
-    REDUCE("ReduceProd", OPENCL_NUMBERS, .begin = "1", .step = "s *= a;", .merge = "s * t", .end = "s"),
+    REDUCE("ReduceProd", NUMBERS, .begin = "1", .step = "s *= a;", .merge = "s * t", .end = "s"),
     REDUCE("ReduceMax", ORDERED, .begin = "LEAST", .step = "s = a != a || a > s ? a : s;",
            .merge = "t != t || t > s ? t : s", .end = "s"),
     REDUCE("ReduceMin", ORDERED, .begin = "MOST", .step = "s = a != a || a < s ? a : s;",
            .merge = "t != t || t < s ? t : s", .end = "s"),
-    REDUCE("ArgMax", OPENCL_NUMBERS, BETTER(">")),
-    REDUCE("ArgMin", OPENCL_NUMBERS, BETTER("<")),
+    REDUCE("ArgMax", NUMBERS, BETTER(">")),
+    REDUCE("ArgMin", NUMBERS, BETTER("<")),
 };
 
 const opencl_op_table opencl_reduce_ops = {ops, sizeof ops / sizeof *ops};

@@ -8,6 +8,7 @@ struct gantry_context {
     gantry_shaped *shaped;
     cl_kernel *kernels; /* by launch; NULL: a copy, or nothing to do */
     uint64_t bindings;  /* of the last run whose buffers are set */
+    const gantry_queue *queue;
     bool is_bound;
 };
 
@@ -35,7 +36,7 @@ static cl_int set_data(const gantry_shaped *shaped, const opencl_launch *launch,
             result = clSetKernelArg(kernel, index, a->bytes, shaped->data + a->at);
         else if (a->kind == OPENCL_ARGUMENT_LOCAL)
             result = clSetKernelArg(kernel, index, a->bytes, NULL);
-        index += a->kind == OPENCL_ARGUMENT_BUFFER ? 2 : 1;
+        index += a->kind == OPENCL_ARGUMENT_BUFFER || a->kind == OPENCL_ARGUMENT_ERRORS ? 2 : 1;
     }
     return result;
 }
@@ -112,6 +113,13 @@ static cl_int set_buffers(const gantry_shaped *shaped, const opencl_launch *laun
     cl_uint index = 0;
     for (uint32_t k = 0; k < launch->argument_count && result == CL_SUCCESS; k++, index++) {
         const opencl_argument *a = &shaped->arguments[launch->argument_begin + k];
+        if (a->kind == OPENCL_ARGUMENT_ERRORS) {
+            cl_mem words = opencl_errors_words(args->queue->errors);
+            result = clSetKernelArg(kernel, index, sizeof words, &words);
+            if (result == CL_SUCCESS)
+                result = clSetKernelArg(kernel, ++index, sizeof launch->site, &launch->site);
+            continue;
+        }
         if (a->kind != OPENCL_ARGUMENT_BUFFER)
             continue;
         gantry_buffer buffer = resolve(shaped, a->place, args);
@@ -127,7 +135,8 @@ static cl_int set_buffers(const gantry_shaped *shaped, const opencl_launch *laun
 static gantry_status bind(gantry_context *context, const gantry_run_args *args, gantry_error *err)
 {
     const gantry_shaped *shaped = context->shaped;
-    if (context->is_bound && context->bindings == args->bindings)
+    bool same_queue = !shaped->may_fail || context->queue == args->queue;
+    if (context->is_bound && context->bindings == args->bindings && same_queue)
         return GANTRY_OK;
     context->is_bound = false;
     for (uint32_t k = 0; k < shaped->launch_count; k++) {
@@ -139,6 +148,7 @@ static gantry_status bind(gantry_context *context, const gantry_run_args *args, 
     }
     context->is_bound = true;
     context->bindings = args->bindings;
+    context->queue = args->queue;
     return GANTRY_OK;
 }
 
@@ -184,6 +194,11 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     if (!args->queue)
         return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "opencl: a run needs a queue");
     gantry_status status = bind(context, args, err);
+    if (status == GANTRY_OK && context->shaped->may_fail) {
+        args->queue->may_fail = true;
+        status = opencl_check(opencl_errors_begin(args->queue->errors, args->queue->commands),
+                              "clEnqueueFillBuffer", err);
+    }
     for (uint32_t k = 0; status == GANTRY_OK && k < context->shaped->launch_count; k++) {
         if (gantry_stop_asked(args->stop))
             return GANTRY_CANCELLED;

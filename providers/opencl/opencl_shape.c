@@ -13,6 +13,9 @@ void opencl_shaped_free(gantry_shaped *shaped)
     for (uint32_t p = 0; p < shaped->place_count; p++)
         if (shaped->places[p].memory)
             clReleaseMemObject(shaped->places[p].memory);
+    for (uint32_t k = 0; k < shaped->launch_count; k++)
+        if (shaped->launches[k].site)
+            opencl_site_drop(shaped->program->device, shaped->launches[k].site);
     free(shaped->places);
     free(shaped->launches);
     free(shaped->arguments);

@@ -13,7 +13,10 @@ const char opencl_prelude[] = "#pragma OPENCL FP_CONTRACT OFF\n"
                               "#endif\n"
                               "#ifdef cl_khr_fp64\n"
                               "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-                              "#endif\n";
+                              "#endif\n"
+                              "#define FAIL(index, extent) { if (atomic_cmpxchg(errors, 0, site) == 0) { \\\n"
+                              "    errors[1] = (int)(index); errors[2] = (int)((long)(index) >> 32); \\\n"
+                              "    errors[3] = (int)(extent); } }\n";
 
 /* ---- the host's cache ------------------------------------------------------------------------ */
 

@@ -324,7 +324,8 @@ static void check_row(const row *r)
     static operand operands[MAX_INPUTS];
     uint32_t count = read_operands(r->inputs, operands);
     small_session device, host;
-    run_row(r, operands, count, "providers=opencl,cpu;plan=priority;threads=1;fold=off;rewrites=off", &device);
+    run_row(r, operands, count, "providers=opencl,cpu;plan=priority;threads=1;fold=off;rewrites=off",
+            &device);
     run_row(r, operands, count, "providers=cpu;threads=1;fold=off;rewrites=off", &host);
     cr_assert_eq(nodes_on(&device, "opencl"), nodes_on(&host, "cpu"), "%s(%s) {%s} does not run on opencl",
                  r->op, r->inputs, r->attributes);
@@ -399,6 +400,7 @@ Test(opencl_ops, two_operands)
         {"BitwiseOr", "i32[20] i32[20]", "", "i32"},
         {"BitwiseXor", "u64[20] u64[20]", "", "u64"},
         {"BitShift", "u32[20] u32[20]%5", "direction=LEFT", "u32"},
+        {"Mod", "i64[40] i64[40]", "fmod=1", "i64"},
     };
     CHECK(rows);
 }
@@ -463,6 +465,7 @@ Test(opencl_ops, several_operands_and_conversions)
         {"Cast", "i32[20]", "to=9", "b"},
         {"Cast", "f16[20]", "to=1", "f32"},
         {"Cast", "b[20]", "to=3", "i8"},
+        {"CastLike", "i32[20] f32[1]", "", "f32"},
     };
     CHECK(rows);
 }
@@ -506,7 +509,8 @@ Test(opencl_ops, gathering)
         {"GatherND", "f32[3,4,5] i64[6,2]%3", "", "f32"},
         {"GatherND", "f32[3,4,5] i64[3,2,1]%4", "batch_dims=1", "f32"},
         {"OneHot", "i64[3,4]%5 i64{5} f32{0,1}", "axis=1", "f32"},
-        {"Trilu", "f32[2,4,5] i64{1}", "upper=0", "f32"},
+        {"Trilu", "f32[2,4,5] i64[]%3", "upper=0", "f32"},
+        {"Trilu", "i64[4,5]", "", "i64"},
     };
     CHECK(rows);
 }
@@ -548,4 +552,25 @@ Test(opencl_ops, reductions)
         {"ArgMin", "i32[3,9]", "axis=1 keepdims=0 select_last_index=1", "i64"},
     };
     CHECK(rows);
+}
+
+/* The device finds it out while it runs: who waits for the result is told, and the next run is good. */
+Test(opencl_ops, an_index_outside_of_its_axis)
+{
+    static const row r = {"Gather", "f32[5,4] i64[3]%5", "axis=0", "f32"};
+    static operand operands[MAX_INPUTS];
+    uint32_t count = read_operands(r.inputs, operands);
+    small_session s;
+    run_row(&r, operands, count, "providers=opencl,cpu;plan=priority;threads=1", &s);
+    cr_assert_eq(nodes_on(&s, "opencl"), 1);
+    put(&operands[1], 1, -9);
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_DATA, "%s", s.err.message);
+    cr_assert(strstr(s.err.message, "'node' (Gather)") && strstr(s.err.message, "-9"), "%s", s.err.message);
+    put(&operands[1], 1, 4);
+    for (int round = 0; round < 2; round++)
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_eq(memcmp(small_floats_of(&y) + 4, operands[0].data + 64, 16), 0);
+    s.runtime = NULL;
+    small_close(&s);
 }
