@@ -131,6 +131,15 @@ static void release_providers(gantry_session *session)
             gt_runtime_release(session->runtime, session->providers[k].entry);
 }
 
+static gantry_status fail_strict(const gt_session_provider *provider, gantry_error *err)
+{
+    gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s", provider->name,
+            provider->reason);
+    if (err && err->struct_bytes >= sizeof *err)
+        snprintf(err->provider, sizeof err->provider, "%s", provider->name);
+    return GANTRY_PROVIDER;
+}
+
 static gantry_status find_providers(gantry_session *session, gantry_error *err)
 {
     gantry_runtime *runtime = session->runtime;
@@ -146,8 +155,7 @@ static gantry_status find_providers(gantry_session *session, gantry_error *err)
     }
     for (uint32_t k = 0; k < count && session->options.strict; k++)
         if (!session->providers[k].entry)
-            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "provider %s can't be used: %s",
-                           session->providers[k].name, session->providers[k].reason);
+            return fail_strict(&session->providers[k], err);
     session->evaluator = runtime->cpu;
     gt_session_link_domains(session);
     return GANTRY_OK;

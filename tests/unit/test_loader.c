@@ -399,3 +399,89 @@ Test(loader, a_process_may_end_with_a_library_loaded_and_a_session_alive)
 {
     cr_assert_eq(status_of_child(), 0);
 }
+
+/* ---- providers that are not there: strict and lenient (R5) ----------------------------------- */
+
+/* A session that asks for the provider first: words stand in the error, the API, the report. */
+static void expect_absent(const char *provider, const char *words)
+{
+    const char *name, *detail;
+    int created = 1;
+    char options[128];
+    snprintf(options, sizeof options, "providers=%s,cpu;strict=on", provider);
+    small_session s = open_session(small_add(3), options);
+    cr_assert_eq(s.status, GANTRY_PROVIDER, "strict: %s", provider);
+    cr_assert_null(s.session);
+    cr_assert_eq(s.err.stage, GANTRY_STAGE_PLUGIN);
+    cr_assert_str_eq(s.err.provider, provider);
+    cr_assert(strstr(s.err.message, words), "\"%s\" is not in: %s", words, s.err.message);
+    expect_report(s.report, provider, "\"created\": false");
+    close_session(&s);
+    snprintf(options, sizeof options, "providers=%s,cpu;strict=off", provider);
+    s = open_session(small_add(3), options);
+    run_session(&s);
+    cr_assert_eq(gantry_session_provider_count(s.session), 2);
+    OK(gantry_session_provider(s.session, 0, &name, &created, &detail));
+    cr_assert_str_eq(name, provider);
+    cr_assert_eq(created, 0);
+    cr_assert(strstr(detail, words), "\"%s\" is not in: %s", words, detail);
+    gantry_report_destroy(&s.report);
+    OK(gantry_session_report(s.session, s.run, &s.report, &error));
+    expect_report(s.report, provider, "\"requested\": true");
+    expect_report(s.report, provider, "\"created\": false");
+    expect_report(s.report, provider, words);
+    expect_report(s.report, provider, "\"nodes_executed\": 0");
+    OK(gantry_session_provider(s.session, 1, &name, &created, &detail));
+    cr_assert(strcmp(name, "cpu") == 0 && created == 1 && !*detail);
+    expect_report(s.report, "cpu", "\"created\": true");
+    close_session(&s);
+}
+
+Test(loader, a_dependency_that_is_not_there)
+{
+    cr_assert_eq(load(TESTS "/refused/libgantry_needs_missing.so", NULL), GANTRY_PROVIDER);
+    expect_absent(
+        "needs_missing",
+        "libgantry_missing_library.so: cannot open shared object file: No such file or directory; the "
+        "provider needs libgantry_missing_library.so of the test suite");
+}
+
+Test(loader, a_path_that_does_not_exist)
+{
+    cr_assert_eq(load("/nowhere/libgantry_absent.so", NULL), GANTRY_PROVIDER);
+    expect_absent("absent", "/nowhere/libgantry_absent.so: cannot open shared object file: No such file");
+}
+
+Test(loader, a_file_that_is_no_library)
+{
+    static const char text[128] = "no library at all, but long enough to hold the header of one";
+    put_file(inside("libgantry_text.so"), text, sizeof text);
+    cr_assert_eq(load(inside("libgantry_text.so"), NULL), GANTRY_PROVIDER);
+    expect_absent("text", "libgantry_text.so: invalid ELF header");
+}
+
+Test(loader, a_device_that_is_not_there_and_a_name_that_nobody_brought)
+{
+    OK(load(FAKE, "{\"devices\": [{\"name\": \"gone\", \"unavailable\": \"no device 7\"}]}"));
+    expect_absent("gone", "no device 7");
+    expect_absent("unheard_of", "no provider of that name is loaded");
+    OK(load(FAKE, NULL));
+    OK(unload("fake"));
+    expect_absent("fake", "unloaded");
+    OK(gantry_runtime_set(runtime, "provider_path", folder, &error));
+    cr_assert_eq(load("nobody", NULL), GANTRY_PROVIDER);
+    expect_absent("nobody", inside("libgantry_nobody.so"));
+}
+
+Test(loader, what_a_session_may_be_asked_about_its_providers)
+{
+    const char *name = "x", *detail = "x";
+    int created = 1;
+    small_session s = open_session(small_add(3), "providers=cpu");
+    OK(gantry_session_provider(s.session, 0, NULL, NULL, NULL));
+    cr_assert_eq(gantry_session_provider(s.session, 1, &name, &created, &detail), GANTRY_INVALID_ARGUMENT);
+    cr_assert(!name && !created && !detail);
+    cr_assert_eq(gantry_session_provider(NULL, 0, &name, &created, &detail), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_session_provider_count(NULL), 0);
+    close_session(&s);
+}
