@@ -21,9 +21,20 @@ void gt_axes_mask(const gt_infer *infer, const gt_expr *axes, uint32_t count, in
     }
 }
 
-/* The dims that are not masked, closed up: the j-th of them is that before which j others stand. */
-void gt_axes_drop(const gt_infer *infer, const gt_expr *mask, uint32_t count, gt_shape *inout_shape)
+/* Each of count axes is one of rank, and none is named twice. */
+static gantry_status require_distinct(gt_infer *infer, const gt_expr *mask, uint32_t count, int32_t rank)
 {
+    gt_expr set = gt_number(infer, 0);
+    for (int32_t a = 0; a < rank; a++)
+        set = gt_add(infer, set, mask[a]);
+    return gt_infer_require(infer, gt_make(infer, GT_EXPR_EQ, set, gt_number(infer, count)),
+                            "the axes have to be different axes of the tensor, each named once");
+}
+
+/* The dims that are not masked, closed up: the j-th of them is that before which j others stand. */
+gantry_status gt_axes_drop(gt_infer *infer, const gt_expr *mask, uint32_t count, gt_shape *inout_shape)
+{
+    GT_TRY(require_distinct(infer, mask, count, inout_shape->rank));
     gt_shape in = *inout_shape;
     gt_expr before = gt_number(infer, 0), one = gt_number(infer, 1);
     inout_shape->rank = count <= (uint32_t)in.rank ? in.rank - (int32_t)count : -1;
@@ -37,12 +48,14 @@ void gt_axes_drop(const gt_infer *infer, const gt_expr *mask, uint32_t count, gt
         }
         before = gt_add(infer, before, gt_sub(infer, one, mask[a]));
     }
+    return GANTRY_OK;
 }
 
 /* Ones where the mask is set; the dims of the input, in their order, elsewhere. mask is for the larger rank.
  */
-void gt_axes_insert(const gt_infer *infer, const gt_expr *mask, int32_t rank, gt_shape *inout_shape)
+gantry_status gt_axes_insert(gt_infer *infer, const gt_expr *mask, int32_t rank, gt_shape *inout_shape)
 {
+    GT_TRY(require_distinct(infer, mask, (uint32_t)(rank - inout_shape->rank), rank));
     gt_shape in = *inout_shape;
     gt_expr before = gt_number(infer, 0), one = gt_number(infer, 1);
     inout_shape->rank = rank;
@@ -53,4 +66,5 @@ void gt_axes_insert(const gt_infer *infer, const gt_expr *mask, int32_t rank, gt
         inout_shape->dims[a] = gt_select(infer, mask[a], one, own);
         before = gt_add(infer, before, gt_sub(infer, one, mask[a]));
     }
+    return GANTRY_OK;
 }

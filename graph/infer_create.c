@@ -247,8 +247,11 @@ gantry_status gt_rule_random_like(gt_infer *infer)
 
 gantry_status gt_rule_multinomial(gt_infer *infer)
 {
-    gt_shape shape = {
-        .rank = 2, .dims = {gt_in_dim(infer, 0, 0), gt_number(infer, gt_attr_int(infer, "sample_size", 1))}};
+    int64_t samples = gt_attr_int(infer, "sample_size", 1);
+    if (samples < 0)
+        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH, "sample_size is %lld; it can't be negative",
+                             (long long)samples);
+    gt_shape shape = {.rank = 2, .dims = {gt_in_dim(infer, 0, 0), gt_number(infer, samples)}};
     gt_out_shape(infer, 0, dtype_attribute(infer, "dtype", GANTRY_INT32), &shape);
     return GANTRY_OK;
 }

@@ -60,7 +60,7 @@ static gantry_status reduce_chosen(gt_infer *infer, bool keep)
     if (!axes || count == 0)
         shape.rank = -1;
     else if (!keep)
-        gt_axes_drop(infer, mask, count, &shape);
+        GT_TRY(gt_axes_drop(infer, mask, count, &shape));
     for (int32_t axis = 0; keep && axis < shape.rank; axis++)
         shape.dims[axis] = gt_select(infer, mask[axis], gt_number(infer, 1), shape.dims[axis]);
     gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);

@@ -181,9 +181,9 @@ static gantry_status change_chosen(gt_infer *infer, bool unsqueeze)
     int32_t rank = shape.rank + (unsqueeze ? (int32_t)count : 0);
     gt_axes_mask(infer, axes, count, rank, mask);
     if (unsqueeze)
-        gt_axes_insert(infer, mask, rank, &shape);
+        GT_TRY(gt_axes_insert(infer, mask, rank, &shape));
     else
-        gt_axes_drop(infer, mask, count, &shape);
+        GT_TRY(gt_axes_drop(infer, mask, count, &shape));
     gt_out_shape(infer, 0, gt_in_dtype(infer, 0), &shape);
     return GANTRY_OK;
 }

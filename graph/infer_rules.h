@@ -127,8 +127,8 @@ void gt_infer_describe(const gt_graph *graph, uint32_t value, gt_text *text);
 gt_expr gt_axis_is(const gt_infer *infer, gt_expr axis, int32_t rank, int32_t expected);
 void gt_axes_mask(const gt_infer *infer, const gt_expr *axes, uint32_t count, int32_t rank,
                   gt_expr *out_mask);
-void gt_axes_drop(const gt_infer *infer, const gt_expr *mask, uint32_t count, gt_shape *inout_shape);
-void gt_axes_insert(const gt_infer *infer, const gt_expr *mask, int32_t rank, gt_shape *inout_shape);
+gantry_status gt_axes_drop(gt_infer *infer, const gt_expr *mask, uint32_t count, gt_shape *inout_shape);
+gantry_status gt_axes_insert(gt_infer *infer, const gt_expr *mask, int32_t rank, gt_shape *inout_shape);
 
 /* ---- expressions, shortly */
 

@@ -279,7 +279,11 @@ static gantry_status write_interface(gt_writer *writer, const gt_written *writte
         return gt_write_no_memory(writer);
     for (uint32_t k = 0; k < count; k++) {
         const char *name = names ? names[k] : written->names[ids[k]];
-        GT_TRY(gt_write_value_info(writer, written, ids[k], name, &(*out_infos)[k]));
+        /* What a body says of its input it does not say of an output that is the same value: read again, that
+         * would be more than is known now. */
+        bool passed =
+            names && written->graph->parent && written->graph->values.data[ids[k]]->input_index >= 0;
+        GT_TRY(gt_write_value_info(writer, written, ids[k], name, !passed, &(*out_infos)[k]));
     }
     return GANTRY_OK;
 }
@@ -290,7 +294,8 @@ static gantry_status write_value_info(gt_writer *writer, const gt_written *writt
     const gt_value *value = gt_graph_value(written->graph, id);
     if (!value || value->is_output || !gt_write_has_type(value))
         return GANTRY_OK;
-    return gt_write_value_info(writer, written, id, written->names[id], &to->value_info[to->n_value_info++]);
+    return gt_write_value_info(writer, written, id, written->names[id], true,
+                               &to->value_info[to->n_value_info++]);
 }
 
 /* In the order of nodes: that of ids depends on what was rewritten. */

@@ -77,9 +77,10 @@ void gt_written_free(gt_written *written);
 gantry_status gt_write_entry(gt_writer *writer, const char *key, const char *value,
                              GtOnnx__StringStringEntry **out_entry);
 gantry_status gt_write_graph(gt_writer *writer, gt_written *written, GtOnnx__Graph **out_graph);
-/* name, type and shape; a value nobody knows the type of gives a name alone. */
+/* name, type and shape; a value nobody knows the type of gives a name alone. declared: what the file said of
+ * the shape stands where inference knows nothing. */
 gantry_status gt_write_value_info(gt_writer *writer, const gt_written *written, uint32_t value,
-                                  const char *name, GtOnnx__ValueInfo **out_info);
+                                  const char *name, bool declared, GtOnnx__ValueInfo **out_info);
 /* Whether the file can say anything of the value's type. */
 bool gt_write_has_type(const gt_value *value);
 gantry_status gt_write_constant(gt_writer *writer, uint32_t constant, const char *name,

@@ -95,7 +95,8 @@ static gantry_status set_dim(gt_writer *writer, const gt_value *value, int32_t a
     if (e == GT_EXPR_UNKNOWN)
         return set_declared(writer, value, axis, dim);
     if (gt_expr_is_const(&writer->model->exprs, e, &extent)) {
-        set_number(dim, extent);
+        if (extent >= 0) /* a branch that is never taken may be wrong */
+            set_number(dim, extent);
         return GANTRY_OK;
     }
     const char *declared = declared_name(value, axis);
@@ -169,9 +170,14 @@ static gantry_status tensor_type(gt_writer *writer, const gt_value *value, GtOnn
 }
 
 gantry_status gt_write_value_info(gt_writer *writer, const gt_written *written, uint32_t id, const char *name,
-                                  GtOnnx__ValueInfo **out_info)
+                                  bool declared, GtOnnx__ValueInfo **out_info)
 {
-    const gt_value *value = written->graph->values.data[id];
+    gt_value known = *written->graph->values.data[id];
+    const gt_value *value = &known;
+    if (!declared) {
+        known.declared_rank = -1;
+        known.declared_dtype = GANTRY_UNDEFINED;
+    }
     GtOnnx__ValueInfo *info = GT_WRITE_NEW(writer, GtOnnx__ValueInfo, GT_ONNX__VALUE_INFO__INIT);
     *out_info = info;
     if (!info)

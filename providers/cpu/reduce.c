@@ -527,6 +527,10 @@ static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kin
     if ((unsigned)dtype >= GANTRY_DTYPE_COUNT || !folds[dtype][fold][0])
         return cpu_unsupported(build, "no kernel for element type %d", (int)dtype);
     plan_axes(state, in, bits);
+    if (state->kept_count * (state->inner_kept ? state->inner : 1) != build->outputs[0].count)
+        return cpu_unsupported(build, "the axes leave %lld elements, the output has %lld",
+                               (long long)(state->kept_count * (state->inner_kept ? state->inner : 1)),
+                               (long long)build->outputs[0].count);
     state->kind = kind;
     state->dtype = dtype;
     state->in_bytes = state->out_bytes = cpu_dtype_size(dtype);

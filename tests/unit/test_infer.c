@@ -404,6 +404,25 @@ Test(infer, axes_that_come_as_inputs_are_choices)
     }
 }
 
+/* One that is named twice leaves more than the rank says: memory would be too small for it. */
+Test(infer, axes_that_come_as_inputs_are_checked_when_they_are_bound)
+{
+    uint32_t x = input("x", GANTRY_FLOAT32, "2,3,4"), axes = input("axes", GANTRY_INT64, "2");
+    NODE("ReduceLogSumExp", 22, x, axes);
+    set_int("keepdims", 0);
+    infer();
+    cr_assert_eq(graph->check_count, 1);
+    static const struct {
+        int64_t axes[2];
+        bool good;
+    } cases[] = {{{0, 1}, true}, {{-1, 0}, true}, {{1, 1}, false}, {{2, -1}, false}, {{0, 3}, false}};
+    const char *const names[] = {"axes[0]", "axes[1]"};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        values v = evaluate(2, names, cases[k].axes);
+        cr_assert_eq(gt_infer_first_failure(graph, v.known) == GT_NONE, cases[k].good, "case %d", (int)k);
+    }
+}
+
 /* ---- windows */
 
 /* Places of a window by trying them, as the operator's definition does. */
