@@ -279,10 +279,10 @@ static gantry_status write_interface(gt_writer *writer, const gt_written *writte
         return gt_write_no_memory(writer);
     for (uint32_t k = 0; k < count; k++) {
         const char *name = names ? names[k] : written->names[ids[k]];
-        /* What a body says of its input it does not say of an output that is the same value: read again, that
-         * would be more than is known now. */
+        /* What is declared of a body's input, or outside of it, is not said again of an output that is the
+         * same value: read again, that would be more than is known now. */
         bool passed =
-            names && written->graph->parent && written->graph->values.data[ids[k]]->input_index >= 0;
+            names && written->graph->parent && written->graph->values.data[ids[k]]->producer == GT_NONE;
         GT_TRY(gt_write_value_info(writer, written, ids[k], name, !passed, &(*out_infos)[k]));
     }
     return GANTRY_OK;
