@@ -184,8 +184,9 @@ static void prepare_shift(opencl_build *build, const opencl_node *node)
     static const uint32_t inputs[] = {0, 1};
     bool left = strcmp(gantry_node_string(node->view, "direction", ""), "LEFT") == 0;
     opencl_elementwise_add(build, node, inputs, 2,
-                           left ? "b < 8 * sizeof(T0) ? a << b : 0" : "b < 8 * sizeof(T0) ? a >> b : 0", 0,
-                           0);
+                           left ? "b >= 0 && b < 8 * (int)sizeof(T0) ? (W)a << (b & 63) : 0"
+                                : "b >= 0 && b < 8 * (int)sizeof(T0) ? a >> (b & 63) : a < 0 ? -1 : 0",
+                           0, 0);
 }
 
 static void prepare_is_inf(opencl_build *build, const opencl_node *node)
