@@ -81,6 +81,7 @@ typedef struct opencl_timed_kernel {
 } opencl_timed_kernel;
 
 struct gantry_queue {
+    opencl_device *device;
     cl_command_queue commands;
     opencl_errors *errors;
     bool may_fail; /* a kernel that may write an error was enqueued since the last queue_sync */
@@ -138,8 +139,9 @@ void opencl_speed_probe(opencl_device *device);
 /* Measures the copies only; false when one failed. */
 bool opencl_copies_measure(opencl_device *device, opencl_speed *out_speed);
 
-/* calloc that gives memory for nothing, too. */
-void *opencl_zeroed(size_t count, size_t size);
+/* Zeroed memory of the host's; NULL only when there is none left. */
+void *opencl_alloc(const opencl_device *device, size_t count, size_t size);
+void opencl_free(const opencl_device *device, void *memory);
 
 GANTRY_PRINTF(4, 5)
 void opencl_fail_fill(gantry_error *err, gantry_status status, gantry_stage stage, const char *format, ...);

@@ -1,8 +1,6 @@
 /* The domain "opencl:N": memory objects as handles, in-order queues, copies that do not wait, events. */
 #include "opencl.h"
 
-#include <stdlib.h>
-
 struct gantry_event {
     cl_event event;        /* of the last record; NULL before the first */
     opencl_errors *errors; /* of the queue, where its kernels may have written some; else NULL */
@@ -45,14 +43,14 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
 static gantry_status pinned_alloc(opencl_device *device, size_t bytes, void **out_handle, gantry_error *err)
 {
     cl_int result = CL_OUT_OF_HOST_MEMORY;
-    opencl_pinned *pinned = opencl_zeroed(1, sizeof *pinned);
+    opencl_pinned *pinned = opencl_alloc(device, 1, sizeof *pinned);
     *out_handle = NULL;
     if (!pinned)
         return opencl_out_of_memory(err);
     pinned->memory = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
                                     bytes ? bytes : 1, NULL, &result);
     if (result != CL_SUCCESS) {
-        free(pinned);
+        opencl_free(device, pinned);
         return opencl_check(result, "clCreateBuffer", err);
     }
     pthread_mutex_lock(&device->memory_lock);
@@ -68,7 +66,7 @@ static gantry_status pinned_alloc(opencl_device *device, size_t bytes, void **ou
     if (result == CL_SUCCESS)
         return GANTRY_OK;
     clReleaseMemObject(pinned->memory);
-    free(pinned);
+    opencl_free(device, pinned);
     return opencl_check(result, "clEnqueueMapBuffer", err);
 }
 
@@ -86,7 +84,7 @@ static void pinned_free(opencl_device *device, void *address)
         clReleaseMemObject(pinned->memory);
     }
     pthread_mutex_unlock(&device->memory_lock);
-    free(pinned);
+    opencl_free(device, pinned);
 }
 
 static size_t memory_size(cl_mem memory)
@@ -167,10 +165,11 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
 {
     opencl_device *device = self;
     cl_int result;
-    gantry_queue *queue = calloc(1, sizeof *queue);
+    gantry_queue *queue = opencl_alloc(device, 1, sizeof *queue);
     *out_queue = NULL;
     if (!queue)
         return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "%s: out of memory", device->domain_name);
+    queue->device = device;
     queue->commands = clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &result);
     gantry_status status = opencl_check(result, "clCreateCommandQueue", err);
     if (status == GANTRY_OK)
@@ -178,7 +177,7 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
     if (status != GANTRY_OK) {
         if (result == CL_SUCCESS)
             clReleaseCommandQueue(queue->commands);
-        free(queue);
+        opencl_free(device, queue);
         return status;
     }
     *out_queue = queue;
@@ -192,10 +191,10 @@ static void queue_close(void *self, gantry_queue *queue)
     clFinish(queue->commands);
     for (uint32_t k = 0; k < queue->timed_count; k++)
         clReleaseEvent(queue->timed[k].event);
-    free(queue->timed);
+    opencl_free(self, queue->timed);
     opencl_errors_release(queue->errors);
     clReleaseCommandQueue(queue->commands);
-    free(queue);
+    opencl_free(self, queue);
 }
 
 bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_index,
@@ -203,11 +202,14 @@ bool opencl_time_kernel(gantry_queue *queue, cl_event event, uint32_t kernel_ind
 {
     if (queue->timed_count == queue->timed_capacity) {
         uint32_t capacity = queue->timed_capacity ? 2 * queue->timed_capacity : 64;
-        opencl_timed_kernel *timed = realloc(queue->timed, capacity * sizeof *timed);
+        opencl_timed_kernel *timed = opencl_alloc(queue->device, capacity, sizeof *timed);
         if (!timed) {
             clReleaseEvent(event);
             return false;
         }
+        if (queue->timed_count)
+            memcpy(timed, queue->timed, queue->timed_count * sizeof *timed);
+        opencl_free(queue->device, queue->timed);
         queue->timed = timed;
         queue->timed_capacity = capacity;
     }
@@ -288,7 +290,7 @@ static gantry_status copy(void *self, gantry_queue *queue, gantry_copy_kind kind
 
 static gantry_status event_create(void *self, gantry_event **out_event, gantry_error *err)
 {
-    *out_event = calloc(1, sizeof **out_event);
+    *out_event = opencl_alloc(self, 1, sizeof **out_event);
     return *out_event ? GANTRY_OK
                       : opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "opencl: out of memory");
 }
@@ -300,7 +302,7 @@ static void event_destroy(void *self, gantry_event *event)
     if (event->event)
         clReleaseEvent(event->event);
     opencl_errors_release(event->errors);
-    free(event);
+    opencl_free(self, event);
 }
 
 /* What kernels before the event found wrong comes with it. */

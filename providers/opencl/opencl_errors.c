@@ -3,12 +3,11 @@
  * node. */
 #include "opencl.h"
 
-#include <stdlib.h>
-
 struct opencl_errors {
     int references; /* the queue, and events that were recorded on it; atomic */
     int must_clear; /* what the words hold was reported; atomic */
     cl_mem words;
+    const opencl_device *device;
 };
 
 struct opencl_site {
@@ -21,7 +20,7 @@ struct opencl_site {
 
 int32_t opencl_site_add(opencl_device *device, const char *op, const char *node)
 {
-    opencl_site *site = opencl_zeroed(1, sizeof *site);
+    opencl_site *site = opencl_alloc(device, 1, sizeof *site);
     if (!site)
         return 0;
     snprintf(site->node, sizeof site->node, "'%.100s' (%.40s)", node, op);
@@ -44,7 +43,7 @@ void opencl_site_drop(opencl_device *device, int32_t id)
     if (site)
         *link = site->next;
     pthread_mutex_unlock(&device->memory_lock);
-    free(site);
+    opencl_free(device, site);
 }
 
 static void name_site(opencl_device *device, int32_t id, char *out_text, size_t capacity)
@@ -63,17 +62,18 @@ gantry_status opencl_errors_open(opencl_device *device, opencl_errors **out_erro
 {
     static const int32_t none[OPENCL_ERROR_WORDS];
     cl_int result;
-    opencl_errors *errors = opencl_zeroed(1, sizeof *errors);
+    opencl_errors *errors = opencl_alloc(device, 1, sizeof *errors);
     *out_errors = NULL;
     if (!errors)
         return opencl_out_of_memory(err);
     errors->words = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof none,
                                    (void *)none, &result);
     if (result != CL_SUCCESS) {
-        free(errors);
+        opencl_free(device, errors);
         return opencl_check(result, "clCreateBuffer", err);
     }
     errors->references = 1;
+    errors->device = device;
     *out_errors = errors;
     return GANTRY_OK;
 }
@@ -89,7 +89,7 @@ void opencl_errors_release(opencl_errors *errors)
     if (!errors || __atomic_sub_fetch(&errors->references, 1, __ATOMIC_ACQ_REL))
         return;
     clReleaseMemObject(errors->words);
-    free(errors);
+    opencl_free(errors->device, errors);
 }
 
 cl_mem opencl_errors_words(const opencl_errors *errors)

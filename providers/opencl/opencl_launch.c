@@ -1,8 +1,6 @@
 /* Launches: what prepare functions add to a shaped program. A failure sticks to the build. */
 #include "opencl_program.h"
 
-#include <stdlib.h>
-
 /* ---- growing --------------------------------------------------------------------------------- */
 
 /* Room for `more` elements beyond count; false when out of memory. */
@@ -16,11 +14,14 @@ static bool grow(opencl_build *build, void *inout_array, uint32_t count, uint32_
     uint32_t capacity = 2 * (count + more) + 16;
     void *array, *bigger;
     memcpy(&array, inout_array, sizeof array);
-    bigger = realloc(array, capacity * element_bytes);
+    bigger = opencl_alloc(build->device, capacity, element_bytes);
     if (!bigger) {
         build->status = opencl_out_of_memory(build->err);
         return false;
     }
+    if (count)
+        memcpy(bigger, array, count * element_bytes);
+    opencl_free(build->device, array);
     memcpy(inout_array, &bigger, sizeof bigger);
     *inout_capacity = capacity;
     return true;
@@ -31,6 +32,19 @@ void opencl_build_fail(opencl_build *build, gantry_status status, const char *te
     if (build->status == GANTRY_OK)
         build->status = opencl_fail(build->err, status, GANTRY_STAGE_RUN, "opencl: %s: %s",
                                     build->shaped->program->graph->nodes[build->node]->name, text);
+}
+
+void *opencl_build_alloc(opencl_build *build, size_t count, size_t size)
+{
+    void *memory = build->status == GANTRY_OK ? opencl_alloc(build->device, count, size) : NULL;
+    if (!memory && build->status == GANTRY_OK)
+        build->status = opencl_out_of_memory(build->err);
+    return memory;
+}
+
+void opencl_build_free(opencl_build *build, void *memory)
+{
+    opencl_free(build->device, memory);
 }
 
 /* ---- a launch -------------------------------------------------------------------------------- */
@@ -52,10 +66,10 @@ static opencl_launch *new_launch(opencl_build *build)
     return launch;
 }
 
-static char *join(const char *defines, const char *source)
+static char *join(const opencl_device *device, const char *defines, const char *source)
 {
     size_t bytes = strlen(opencl_prelude) + strlen(defines) + strlen(source) + 1;
-    char *text = malloc(bytes);
+    char *text = opencl_alloc(device, bytes, 1);
     if (text)
         snprintf(text, bytes, "%s%s%s", opencl_prelude, defines, source);
     return text;
@@ -67,11 +81,11 @@ opencl_launch *opencl_launch_add(opencl_build *build, const char *defines, const
     opencl_launch *launch = new_launch(build);
     if (build->status != GANTRY_OK)
         return launch;
-    char *text = join(defines, source);
+    char *text = join(build->device, defines, source);
     build->status =
         text ? opencl_variant_get(build->device, text, &build->counts, &launch->program, build->err)
              : opencl_out_of_memory(build->err);
-    free(text);
+    opencl_free(build->device, text);
     snprintf(launch->kernel, sizeof launch->kernel, "%s", name);
     snprintf(launch->variant, sizeof launch->variant, "%s", name);
     return launch;
@@ -180,6 +194,8 @@ void opencl_arg_errors(opencl_launch *launch)
         return;
     launch->site = opencl_site_add(build->device, node->op, node->name);
     build->shaped->may_fail = true;
+    if (launch->site == 0)
+        build->status = opencl_out_of_memory(build->err);
 }
 
 void opencl_arg_local(opencl_launch *launch, size_t bytes)

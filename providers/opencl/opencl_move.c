@@ -1,8 +1,6 @@
 /* Strided copies, and copies through a table for each axis. */
 #include "opencl_move.h"
 
-#include <stdlib.h>
-
 void opencl_dense_strides(uint32_t rank, const int64_t *dims, int64_t *out_strides)
 {
     int64_t stride = 1;
@@ -113,18 +111,16 @@ static uint32_t add_tables(opencl_build *build, const opencl_operand *output, co
     int64_t total = 0, used = 0;
     for (uint32_t k = 0; k < output->rank; k++)
         total += output->dims[k];
-    int32_t *turned = opencl_zeroed((size_t)total + 1, sizeof *turned);
-    if (!turned) {
-        opencl_build_fail(build, GANTRY_RESOURCE, "out of memory");
+    int32_t *turned = opencl_build_alloc(build, (size_t)total + 1, sizeof *turned);
+    if (!turned)
         return 0;
-    }
     for (uint32_t k = output->rank; k-- > 0;) {
         total -= output->dims[k];
         memcpy(turned + used, tables + total, (size_t)output->dims[k] * sizeof *turned);
         used += output->dims[k];
     }
     uint32_t place = opencl_table_add(build, turned, (size_t)(used ? used : 1) * sizeof *turned);
-    free(turned);
+    opencl_build_free(build, turned);
     return place;
 }
 

@@ -1,8 +1,6 @@
 /* Operators that place elements anew: views, strided copies, and copies through tables. */
 #include "opencl_move.h"
 
-#include <stdlib.h>
-
 /* ---- the same bytes under another shape ------------------------------------------------------ */
 
 static void prepare_view(opencl_build *build, const opencl_node *node)
@@ -309,11 +307,12 @@ static void prepare_pad(opencl_build *build, const opencl_node *node)
     const opencl_operand *fill = opencl_is_there(opencl_input(node, 2)) ? opencl_input(node, 2) : NULL;
     int64_t before[OPENCL_MAX_RANK], after[OPENCL_MAX_RANK], strides[OPENCL_MAX_RANK];
     const char *mode = gantry_node_string(node->view, "mode", "constant");
-    int32_t *tables = opencl_zeroed((size_t)sum_dims(out) + 1, sizeof *tables), *table = tables;
-    if (!tables || !read_pads(node, in->rank, before, after)) {
-        opencl_build_fail(build, tables ? GANTRY_UNSUPPORTED : GANTRY_RESOURCE,
-                          tables ? "pads don't fit the axes" : "out of memory");
-        free(tables);
+    int32_t *tables = opencl_build_alloc(build, (size_t)sum_dims(out) + 1, sizeof *tables), *table = tables;
+    if (!tables)
+        return;
+    if (!read_pads(node, in->rank, before, after)) {
+        opencl_build_fail(build, GANTRY_UNSUPPORTED, "pads don't fit the axes");
+        opencl_build_free(build, tables);
         return;
     }
     opencl_dense_strides(in->rank, in->dims, strides);
@@ -323,7 +322,7 @@ static void prepare_pad(opencl_build *build, const opencl_node *node)
     }
     opencl_remap_add(build, out, in, tables, fill,
                      float_bits(out->dtype, gantry_node_float(node->view, "value", 0)), "pad");
-    free(tables);
+    opencl_build_free(build, tables);
 }
 
 static bool pad_limits(const opencl_node *node, gantry_verdict *verdict)

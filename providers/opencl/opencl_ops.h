@@ -178,6 +178,9 @@ void opencl_view_add(opencl_build *build, const opencl_operand *output, const op
 /* A plain copy of bytes. */
 void opencl_copy_add(opencl_build *build, const opencl_operand *output, size_t output_offset,
                      const opencl_operand *input, size_t input_offset, size_t bytes);
+/* Zeroed memory while prepare runs; NULL, and the build failed, when there is none left. */
+void *opencl_build_alloc(opencl_build *build, size_t count, size_t size);
+void opencl_build_free(opencl_build *build, void *memory);
 /* A failure of prepare itself: out of memory, or a shape after all not taken. */
 void opencl_build_fail(opencl_build *build, gantry_status status, const char *text);
 

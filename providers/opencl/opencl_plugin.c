@@ -157,7 +157,7 @@ static void close_plugin(void *self)
         clReleaseContext(device->context);
     pthread_mutex_destroy(&device->memory_lock);
     pthread_mutex_destroy(&device->lock);
-    free(device);
+    device->host->free(device->host, device);
 }
 
 static void fill_plugin(opencl_device *device, gantry_plugin *out_plugin)
@@ -197,9 +197,10 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
         out_plugin->struct_bytes < offsetof(gantry_plugin, operator_count))
         return opencl_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN,
                            "opencl: needs ABI level 1; the host offers %u", abi);
-    opencl_device *device = calloc(1, sizeof *device);
+    opencl_device *device = host->alloc(host, sizeof *device, 64);
     if (!device)
         return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "opencl: out of memory");
+    memset(device, 0, sizeof *device);
     device->host = host;
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->memory_lock, NULL);

@@ -3,7 +3,6 @@
 #include "opencl_ops.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define ROUNDS 4
 #define STREAM_COUNT (1 << 19)
@@ -92,7 +91,7 @@ static bool measure_direction(const probe *p, bool to_device, double *out_ns, do
 static bool open_probe(probe *p)
 {
     cl_int result;
-    p->host = opencl_zeroed(COPY_BYTES, 1);
+    p->host = opencl_alloc(p->device, COPY_BYTES, 1);
     p->memory = clCreateBuffer(p->device->context, CL_MEM_READ_WRITE, 2 * STREAM_COUNT * sizeof(float), NULL,
                                &result);
     if (result != CL_SUCCESS)
@@ -104,7 +103,7 @@ static void close_probe(probe *p)
 {
     if (p->memory)
         clReleaseMemObject(p->memory);
-    free(p->host);
+    opencl_free(p->device, p->host);
 }
 
 static bool measure_copies(const probe *p, opencl_speed *out)

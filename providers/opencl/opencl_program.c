@@ -1,11 +1,19 @@
 /* Compiling: constants become memory objects, and the kernels of shapes that are known by now are built. */
 #include "opencl_program.h"
 
-#include <stdlib.h>
-
-void *opencl_zeroed(size_t count, size_t size)
+void *opencl_alloc(const opencl_device *device, size_t count, size_t size)
 {
-    return calloc(count ? count : 1, size);
+    size_t wanted = count * size, bytes = wanted > 0 ? wanted : 1;
+    void *memory = device->host->alloc(device->host, bytes, 64);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+void opencl_free(const opencl_device *device, void *memory)
+{
+    if (memory)
+        device->host->free(device->host, memory);
 }
 
 gantry_status opencl_out_of_memory(gantry_error *err)
@@ -70,15 +78,16 @@ static gantry_status share_constant(opencl_device *device, gantry_constants *con
     return status;
 }
 
-static gantry_status copy_to_host(const gantry_host *host, gantry_constants *constants, uint32_t id,
+static gantry_status copy_to_host(const opencl_device *device, gantry_constants *constants, uint32_t id,
                                   opencl_constant *out, gantry_error *err)
 {
+    const gantry_host *host = device->host;
     const void *data;
     size_t bytes;
     gantry_status status = host->constant_map(host, constants, id, &data, &bytes, err);
     if (status != GANTRY_OK)
         return status;
-    out->host = opencl_zeroed(bytes, 1);
+    out->host = opencl_alloc(device, bytes, 1);
     if (out->host && bytes)
         memcpy(out->host, data, bytes);
     host->constant_unmap(host, constants, id);
@@ -92,7 +101,7 @@ static gantry_status take_constant(gantry_program *program, gantry_constants *co
     uint32_t id = program->graph->values[value]->constant_id;
     gantry_status status = GANTRY_OK;
     if (on_host && !constant->host)
-        return copy_to_host(program->device->host, constants, id, constant, err);
+        return copy_to_host(program->device, constants, id, constant, err);
     if (on_host || constant->memory)
         return GANTRY_OK;
     status = share_constant(program->device, constants, id, constant, err);
@@ -129,7 +138,7 @@ static void drop_constant(const gantry_program *program, opencl_constant *consta
         program->device->host->packed_release(program->device->host, &constant->packed);
     else if (constant->memory)
         clReleaseMemObject(constant->memory);
-    free(constant->host);
+    opencl_free(program->device, constant->host);
 }
 
 static void program_destroy(void *self, gantry_program *program)
@@ -139,8 +148,8 @@ static void program_destroy(void *self, gantry_program *program)
     for (uint32_t v = 0; program->constants && v < program->graph->value_count; v++)
         drop_constant(program, &program->constants[v]);
     __atomic_fetch_sub(&program->device->constant_bytes, program->constant_bytes, __ATOMIC_RELAXED);
-    free(program->constants);
-    free(program);
+    opencl_free(self, program->constants);
+    opencl_free(self, program);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -210,13 +219,13 @@ static gantry_status build_kernels(gantry_program *program, gantry_recorder *rec
 static gantry_status compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
                              gantry_error *err)
 {
-    gantry_program *program = opencl_zeroed(1, sizeof *program);
+    gantry_program *program = opencl_alloc(self, 1, sizeof *program);
     *out_program = NULL;
     if (!program)
         return opencl_out_of_memory(err);
     program->device = self;
     program->graph = args->graph;
-    program->constants = opencl_zeroed(args->graph->value_count, sizeof *program->constants);
+    program->constants = opencl_alloc(self, args->graph->value_count, sizeof *program->constants);
     gantry_status status =
         program->constants ? take_constants(program, args->constants, err) : opencl_out_of_memory(err);
     if (status == GANTRY_OK)

@@ -3,7 +3,6 @@
 #include "opencl_move.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef enum coordinate_mode {
     HALF_PIXEL,
@@ -231,11 +230,9 @@ static void prepare_nearest(opencl_build *build, const opencl_node *node, const 
     uint64_t bits = 0;
     for (uint32_t k = 0; k < out->rank; k++)
         total += out->dims[k];
-    int32_t *tables = opencl_zeroed((size_t)total, sizeof *tables), *table = tables;
-    if (!tables) {
-        opencl_build_fail(build, GANTRY_RESOURCE, "out of memory");
+    int32_t *tables = opencl_build_alloc(build, (size_t)total, sizeof *tables), *table = tables;
+    if (!tables)
         return;
-    }
     opencl_dense_strides(in->rank, in->dims, strides);
     for (uint32_t k = 0; k < out->rank; k++) {
         const resize_axis *axis = &plan->axes[k];
@@ -249,7 +246,7 @@ static void prepare_nearest(opencl_build *build, const opencl_node *node, const 
     if (in->dtype == GANTRY_FLOAT32)
         memcpy(&bits, &plan->extrapolation, sizeof plan->extrapolation);
     opencl_remap_add(build, out, in, tables, NULL, bits, "resize_nearest");
-    free(tables);
+    opencl_build_free(build, tables);
 }
 
 /* ---- interpolation --------------------------------------------------------------------------- */
@@ -309,19 +306,17 @@ static bool add_axis_tables(opencl_build *build, const resize_plan *plan, const 
                             int64_t taps, uint32_t *out_index, uint32_t *out_weight)
 {
     size_t count = (size_t)(axis->out * taps);
-    int32_t *index = opencl_zeroed(count, sizeof *index);
-    float *weight = opencl_zeroed(count, sizeof *weight);
+    int32_t *index = opencl_build_alloc(build, count, sizeof *index);
+    float *weight = opencl_build_alloc(build, count, sizeof *weight);
     bool made = index && weight;
     for (int64_t x = 0; x < axis->out && made; x++)
         position_weights(plan, axis, x, taps / 2, index + x * taps, weight + x * taps);
     if (made) {
         *out_index = opencl_table_add(build, index, count * sizeof *index);
         *out_weight = opencl_table_add(build, weight, count * sizeof *weight);
-    } else {
-        opencl_build_fail(build, GANTRY_RESOURCE, "out of memory");
     }
-    free(index);
-    free(weight);
+    opencl_build_free(build, index);
+    opencl_build_free(build, weight);
     return made;
 }
 

@@ -2,8 +2,6 @@
  * sets buffers where bindings changed and enqueues everything on the in-order queue. */
 #include "opencl_program.h"
 
-#include <stdlib.h>
-
 struct gantry_context {
     gantry_shaped *shaped;
     cl_kernel *kernels; /* by launch; NULL: a copy, or nothing to do */
@@ -21,8 +19,8 @@ static void context_destroy(void *self, gantry_context *context)
     for (uint32_t k = 0; context->kernels && k < context->shaped->launch_count; k++)
         if (context->kernels[k])
             clReleaseKernel(context->kernels[k]);
-    free(context->kernels);
-    free(context);
+    opencl_free(self, context->kernels);
+    opencl_free(self, context);
 }
 
 /* What does not change from run to run. */
@@ -60,12 +58,12 @@ static gantry_status make_kernel(const gantry_shaped *shaped, const opencl_launc
 static gantry_status context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
                                     gantry_error *err)
 {
-    gantry_context *context = opencl_zeroed(1, sizeof *context);
+    gantry_context *context = opencl_alloc(self, 1, sizeof *context);
     *out_context = NULL;
     if (!context)
         return opencl_out_of_memory(err);
     context->shaped = shaped;
-    context->kernels = opencl_zeroed(shaped->launch_count, sizeof *context->kernels);
+    context->kernels = opencl_alloc(self, shaped->launch_count, sizeof *context->kernels);
     gantry_status status = context->kernels ? GANTRY_OK : opencl_out_of_memory(err);
     for (uint32_t k = 0; status == GANTRY_OK && k < shaped->launch_count; k++)
         status = make_kernel(shaped, &shaped->launches[k], &context->kernels[k], err);

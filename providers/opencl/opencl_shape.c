@@ -2,38 +2,37 @@
  * workspace is planned. */
 #include "opencl_program.h"
 
-#include <stdlib.h>
-
 /* ---- an empty one ---------------------------------------------------------------------------- */
 
 void opencl_shaped_free(gantry_shaped *shaped)
 {
     if (!shaped)
         return;
-    for (uint32_t p = 0; p < shaped->place_count; p++)
+    const opencl_device *device = shaped->program->device;
+    for (uint32_t p = 0; shaped->places && p < shaped->place_count; p++)
         if (shaped->places[p].memory)
             clReleaseMemObject(shaped->places[p].memory);
     for (uint32_t k = 0; k < shaped->launch_count; k++)
         if (shaped->launches[k].site)
             opencl_site_drop(shaped->program->device, shaped->launches[k].site);
-    free(shaped->places);
-    free(shaped->launches);
-    free(shaped->arguments);
-    free(shaped->data);
-    free(shaped->output_plans);
-    free(shaped);
+    opencl_free(device, shaped->places);
+    opencl_free(device, shaped->launches);
+    opencl_free(device, shaped->arguments);
+    opencl_free(device, shaped->data);
+    opencl_free(device, shaped->output_plans);
+    opencl_free(device, shaped);
 }
 
 gantry_status opencl_shaped_new(gantry_program *program, gantry_shaped **out_shaped, gantry_error *err)
 {
     const gantry_graph_view *graph = program->graph;
-    gantry_shaped *shaped = opencl_zeroed(1, sizeof *shaped);
+    gantry_shaped *shaped = opencl_alloc(program->device, 1, sizeof *shaped);
     *out_shaped = NULL;
     if (!shaped)
         return opencl_out_of_memory(err);
     shaped->program = program;
-    shaped->places = opencl_zeroed(graph->value_count, sizeof *shaped->places);
-    shaped->output_plans = opencl_zeroed(graph->output_count, sizeof *shaped->output_plans);
+    shaped->places = opencl_alloc(program->device, graph->value_count, sizeof *shaped->places);
+    shaped->output_plans = opencl_alloc(program->device, graph->output_count, sizeof *shaped->output_plans);
     if (!shaped->places || !shaped->output_plans) {
         opencl_shaped_free(shaped);
         return opencl_out_of_memory(err);
@@ -161,10 +160,13 @@ static bool needs_workspace(const opencl_place *place)
 
 static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
 {
-    const gantry_host *host = shaped->program->device->host;
+    const opencl_device *device = shaped->program->device;
+    const gantry_host *host = device->host;
     uint32_t count = shaped->place_count;
-    uint32_t *first = opencl_zeroed(2 * (size_t)count, sizeof *first), *last = first + count;
-    size_t *bytes = opencl_zeroed(2 * (size_t)count, sizeof *bytes), *offsets = bytes + count;
+    uint32_t *first = opencl_alloc(device, 2 * (size_t)count, sizeof *first),
+             *last = first ? first + count : NULL;
+    size_t *bytes = opencl_alloc(device, 2 * (size_t)count, sizeof *bytes),
+           *offsets = bytes ? bytes + count : NULL;
     gantry_status status = first && bytes ? GANTRY_OK : opencl_out_of_memory(err);
     if (status == GANTRY_OK) {
         measure_lifetimes(shaped);
@@ -180,8 +182,8 @@ static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
             shaped->places[p].kind = OPENCL_PLACE_WORKSPACE;
             shaped->places[p].offset_bytes = offsets[p];
         }
-    free(first);
-    free(bytes);
+    opencl_free(device, first);
+    opencl_free(device, bytes);
     return status;
 }
 

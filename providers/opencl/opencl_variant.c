@@ -3,7 +3,6 @@
 #include "opencl_ops.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #define FULL_PROFILE_MAX (64u << 20)
 
@@ -65,10 +64,10 @@ static void keep_binary(const opencl_device *device, const char *key, cl_program
         clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
         bytes == 0 || bytes > FULL_PROFILE_MAX)
         return;
-    unsigned char *binary = malloc(bytes);
+    unsigned char *binary = opencl_alloc(device, bytes, 1);
     if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
         host->cache_put(host, key, binary, bytes);
-    free(binary);
+    opencl_free(device, binary);
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -80,13 +79,13 @@ static gantry_status report_failure(const opencl_device *device, cl_program prog
     char *whole = NULL;
     size_t bytes = 0;
     clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
-    whole = malloc(bytes + 1);
+    whole = opencl_alloc(device, bytes + 1, 1);
     if (whole &&
         clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, whole, NULL) == CL_SUCCESS) {
         whole[bytes] = 0;
         snprintf(log, sizeof log, "%s", whole);
     }
-    free(whole);
+    opencl_free(device, whole);
     return opencl_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_COMPILE, "clBuildProgram: OpenCL error %d: %s",
                        result, log);
 }
@@ -113,11 +112,11 @@ static gantry_status build_source(const opencl_device *device, const char *sourc
 static gantry_status keep_variant(opencl_device *device, const char *source, cl_program program,
                                   gantry_error *err)
 {
-    opencl_variant *variant = opencl_zeroed(1, sizeof *variant);
-    char *copy = malloc(strlen(source) + 1);
+    opencl_variant *variant = opencl_alloc(device, 1, sizeof *variant);
+    char *copy = opencl_alloc(device, strlen(source) + 1, 1);
     if (!variant || !copy) {
-        free(variant);
-        free(copy);
+        opencl_free(device, variant);
+        opencl_free(device, copy);
         clReleaseProgram(program);
         return opencl_out_of_memory(err);
     }
@@ -175,8 +174,8 @@ void opencl_variants_free(opencl_device *device)
         opencl_variant *variant = device->variants;
         device->variants = variant->next;
         clReleaseProgram(variant->program);
-        free(variant->source);
-        free(variant);
+        opencl_free(device, variant->source);
+        opencl_free(device, variant);
     }
 }
 
