@@ -35,6 +35,7 @@ static const option_row OPTIONS[] = {
     {"disable", LIST, AT(disabled), AT(disable_count)},
     {"output", TEXT, AT(output), 0},
     {"config", TEXT, AT(config), 0},
+    {"only", TEXT, AT(only), 0},
     {"external-data", TEXT, AT(external_data), 0},
     {"growth-limit", NUMBER, AT(growth_limit), 0},
     {"no-rewrites", FLAG, AT(no_rewrites), 0},

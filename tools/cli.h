@@ -29,7 +29,7 @@ typedef struct cli_args {
         *images[CLI_MAX_REPEATS], *dims[CLI_MAX_REPEATS], *shapes[CLI_MAX_REPEATS],
         *disabled[CLI_MAX_REPEATS];
     int plugin_count, option_count, input_count, image_count, dim_count, shape_count, disable_count;
-    const char *atol, *rtol, *repeat, *config;
+    const char *atol, *rtol, *repeat, *config, *only;
     bool json, batch, help, report, no_rewrites;
     bool lists_providers; /* set by commands that print what is wrong with a provider themselves */
 } cli_args;

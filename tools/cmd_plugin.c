@@ -15,7 +15,10 @@ static int check(const cli_args *args)
         fprintf(stderr, "gantry plugin: %s can't be read\n", args->model);
         return CLI_FILE;
     }
+    if (!kit_check_groups(args->only))
+        return CLI_USAGE;
     kit_job job = {.path = args->model, .config = args->config ? args->config : "", .results = &results};
+    job.only = args->only;
     job.seconds = args->seconds ? strtod(args->seconds, NULL) : 0;
     if (kit_check_file(&results, args->model))
         kit_check_plugin(&job);
@@ -33,8 +36,9 @@ int cli_plugin(int argc, char **argv)
     cli_args args;
     for (size_t k = 0; argc > 1 && k < sizeof ACTIONS / sizeof *ACTIONS; k++)
         if (strcmp(argv[1], ACTIONS[k].name) == 0)
-            return cli_parse(argc - 1, argv + 1, "|MODEL|config|json|seconds|", &args) ? ACTIONS[k].run(&args)
-                                                                                       : CLI_USAGE;
+            return cli_parse(argc - 1, argv + 1, "|MODEL|config|json|seconds|only|", &args)
+                       ? ACTIONS[k].run(&args)
+                       : CLI_USAGE;
     fprintf(stderr, "gantry plugin: say what to do: gantry plugin check FILE.so\n");
     return CLI_USAGE;
 }

@@ -73,7 +73,9 @@ static const cli_command COMMANDS[] = {
     {"plugin", cli_plugin, "check a provider library",
      "usage: gantry plugin check FILE.so [options]\n\n"
      "  --config TEXT       the text the plugin is opened with\n"
-     "  --seconds S         how long one rule may take (default 60 to 300, by rule)\n"
+     "  --seconds S         how long one rule may take (default 300)\n"
+     "  --only GROUPS       open,cycles,domain,judge,operators,programs,faults,session,versions or some of "
+     "them\n"
      "  --json              all results as one JSON object\n\n"
      "A line for each rule of docs/plugin-guide.md: passed, failed with what to do, or skipped with the\n"
      "reason. Rules run in processes of their own, so that a crash is a failed rule. Exit codes: 0 nothing\n"

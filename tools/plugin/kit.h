@@ -98,9 +98,13 @@ void kit_group_versions(kit *k);
 typedef struct kit_job {
     const char *path, *config;
     double seconds; /* for one rule; 0: as the groups say */
+    const char
+        *only; /* names of groups with commas between them, or NULL: all. "open" is always among them */
     kit_results *results;
 } kit_job;
 void kit_check_plugin(const kit_job *job);
+/* Whether all of that list are groups; a message if not. */
+bool kit_check_groups(const char *only);
 /* The child's side: arguments as the parent gives them. */
 int kit_child_main(int argc, char **argv);
 #define KIT_CHILD "--kit-child"
