@@ -11,6 +11,7 @@
 /* The size of what release 1.0 had. */
 #define HOST_1_0 offsetof(gantry_host, constant_read)
 #define PLUGIN_1_0 offsetof(gantry_plugin, operator_count)
+#define DOMAIN_INFO_1_0 offsetof(gantry_domain_info, queue_count)
 #define NEWER 256 /* bytes that a later release may have appended */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -210,6 +211,22 @@ static void drive_one(kit *k, const char *host)
     kit_models_free(1, &model);
 }
 
+/* A domain's describe in a host that knows less of gantry_domain_info. */
+static void describe_older(kit *k, const gantry_plugin *plugin)
+{
+    for (uint32_t d = 0; d < plugin->domain_count; d++) {
+        gantry_domain table;
+        gantry_domain_info *info = at_the_edge(DOMAIN_INFO_1_0);
+        KIT_COPY_TABLE(table, plugin->domains[d]);
+        if (!info)
+            return;
+        info->struct_bytes = DOMAIN_INFO_1_0;
+        kit_doing(k, "describe of domain %u into the shorter struct of an older host", d);
+        if (table.describe(table.self, info) != GANTRY_OK)
+            kit_fail(k, "describe of domain %u fails for an older host's struct", d);
+    }
+}
+
 static void check_other_host(kit *k, size_t host_bytes, size_t plugin_bytes, uint32_t abi, const char *host)
 {
     gantry_error err = GANTRY_ERROR_INIT;
@@ -239,6 +256,8 @@ static void check_other_host(kit *k, size_t host_bytes, size_t plugin_bytes, uin
     if (plugin->abi < 1 || plugin->abi > abi)
         kit_fail(k, "with %s it says it works at ABI level %u, of %u that the host offers", host, plugin->abi,
                  abi);
+    if (host_bytes == HOST_1_0)
+        describe_older(k, plugin);
     if (plugin->close)
         plugin->close(plugin->self);
     k->host.shown = table;
@@ -350,8 +369,9 @@ static void check_options(kit *k)
     for (uint32_t o = 0; p->operators && o < p->operator_count; o++) {
         gantry_operator op;
         KIT_COPY_TABLE(op, p->operators[o]);
-        if (!op.domain || !*op.domain || strcmp(op.domain, "gantry") == 0 || !op.name || !op.infer ||
-            op.since_version < 1 || op.input_min > op.input_max || op.output_min > op.output_max)
+        if (!op.domain || !*op.domain || strcmp(op.domain, "gantry") == 0 ||
+            strncmp(op.domain, "ai.onnx", 7) == 0 || !op.name || !op.infer || op.since_version < 1 ||
+            op.input_min > op.input_max || op.output_min > op.output_max)
             kit_fail(k,
                      "operator %u: it needs a domain of its own, a name, a since_version, arities and infer",
                      o);

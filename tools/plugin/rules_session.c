@@ -43,6 +43,10 @@ static void close_runtime(hosted *h)
 {
     gantry_error err = GANTRY_ERROR_INIT;
     gantry_options_destroy(&h->options);
+    kit_doing(h->k, "gantry_runtime_unload_provider");
+    if (h->runtime &&
+        gantry_runtime_unload_provider(h->runtime, h->k->subject.provider_info.name, &err) != GANTRY_OK)
+        kit_fail(h->k, "it can't be unloaded: %s", err.message);
     kit_doing(h->k, "gantry_runtime_destroy");
     if (h->runtime && gantry_runtime_destroy(&h->runtime, &err) != GANTRY_OK)
         kit_fail(h->k, "the runtime can't be destroyed: %s", err.message);
