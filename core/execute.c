@@ -72,8 +72,11 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
                     (const char *)source.handle + source.offset_bytes, bytes);
         return GANTRY_OK;
     }
+    if (state->ways[index] == GT_WAY_STAGED)
+        return gt_staging_copy(frame->run, step, from == 0, target, source, bytes, &state->calls[index], err);
     const gantry_domain *table = session->domains[step->domain].entry->table;
     gantry_queue *queue = gt_run_queue(frame->run, step->domain, step->queue);
+    state->calls[index]++;
     if (from && to && from != to)
         return table->copy_from_peer(table->self, queue, session->domains[from].entry->table, target, source,
                                      bytes, err);
@@ -129,7 +132,9 @@ static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt
 static gantry_status wait_for(gt_frame *frame, uint32_t domain, uint32_t queue, gantry_error *err)
 {
     const gantry_domain *table = frame->run->session->domains[domain].entry->table;
-    return table->queue_sync(table->self, gt_run_queue(frame->run, domain, queue), err);
+    gantry_status status = table->queue_sync(table->self, gt_run_queue(frame->run, domain, queue), err);
+    gt_staging_idle(frame->run, domain, queue);
+    return status;
 }
 
 gantry_status gt_run_settle(const gantry_run *run, uint32_t domain, gantry_error *err)
@@ -221,6 +226,8 @@ static void begin_counting(gt_plan_state *state, uint64_t run_number)
     state->run_executions = 0;
     if (state->true_bytes)
         memset(state->true_bytes, 0, state->plan->step_count * sizeof *state->true_bytes);
+    if (state->calls)
+        memset(state->calls, 0, state->plan->step_count * sizeof *state->calls);
 }
 
 static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)

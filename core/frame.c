@@ -14,7 +14,7 @@ gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out
     frame->version = 1;
     frame->output_count = entry->graph->outputs.count;
     frame->outputs = GT_NEW_ARRAY(session->allocator, gt_frame_output, frame->output_count + 1);
-    frame->arenas = GT_NEW_ARRAY(session->allocator, gt_block, session->domain_count);
+    frame->arenas = GT_NEW_ARRAY(session->allocator, gt_block, 2 * session->domain_count);
     frame->input_count = entry->graph->inputs.count;
     frame->inputs = GT_NEW_ARRAY(session->allocator, gantry_buffer, frame->input_count + 1);
     *out_frame = frame;
@@ -87,8 +87,8 @@ void gt_frame_destroy(gt_frame **inout_frame)
     gt_vec_free(session->allocator, &frame->states);
     for (uint32_t k = 0; frame->outputs && k < frame->output_count; k++)
         gt_block_free(session, gt_frame_output_domain(frame, k), &frame->outputs[k].own);
-    for (uint32_t d = 0; frame->arenas && d < session->domain_count; d++)
-        gt_block_free(session, d, &frame->arenas[d]);
+    for (uint32_t p = 0; frame->arenas && p < 2 * session->domain_count; p++)
+        gt_block_free(session, p, &frame->arenas[p]);
     gt_free(session->allocator, frame->outputs);
     gt_free(session->allocator, frame->arenas);
     gt_free(session->allocator, frame->inputs);
@@ -320,10 +320,16 @@ static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state 
     state->args = GT_ARENA_ARRAY(&state->arena, gantry_run_args, plan->shaped_count);
     if (has_true_sizes(plan))
         state->true_bytes = GT_ARENA_ARRAY(&state->arena, uint64_t, plan->step_count);
-    gantry_status status =
-        state->slots && state->contexts && state->args && (state->true_bytes || !has_true_sizes(plan))
-            ? create_contexts(frame, state, err)
-            : gt_out_of_memory(err, GANTRY_STAGE_RUN);
+    bool devices = session->domain_count > 1;
+    if (devices) {
+        state->ways = GT_ARENA_ARRAY(&state->arena, uint8_t, plan->step_count + 1);
+        state->calls = GT_ARENA_ARRAY(&state->arena, uint64_t, plan->step_count + 1);
+    }
+    gantry_status status = state->slots && state->contexts && state->args &&
+                                   (state->true_bytes || !has_true_sizes(plan)) &&
+                                   (!devices || (state->ways && state->calls))
+                               ? create_contexts(frame, state, err)
+                               : gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status == GANTRY_OK)
         status = create_events(frame, state, err);
     if (status == GANTRY_OK)
@@ -424,7 +430,7 @@ static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
     gantry_buffer at = {NULL, slot->offset_bytes};
     switch (slot->kind) {
     case GT_SLOT_ARENA:
-        at.handle = frame->arenas[slot->domain].handle;
+        at.handle = frame->arenas[gt_slot_place(frame->run->session->domain_count, slot)].handle;
         break;
     case GT_SLOT_INPUT:
         at.handle = frame->inputs[slot->index].handle;
@@ -447,6 +453,41 @@ static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
     return at;
 }
 
+/* The device whose pinned memory a host slot lies in, or 0. What the caller bound counts as pageable. */
+static uint32_t pinned_by(const gt_frame *frame, const gt_slot *slot)
+{
+    switch (slot->kind) {
+    case GT_SLOT_ARENA:
+        return frame->arenas[gt_slot_place(frame->run->session->domain_count, slot)].pinned;
+    case GT_SLOT_OUTPUT:
+        return frame->outputs[slot->index].given ? 0 : frame->outputs[slot->index].own.pinned;
+    case GT_SLOT_CARRY:
+        return frame->carries[slot->index].block.pinned;
+    default:
+        return 0;
+    }
+}
+
+static gt_way way_of(gt_frame *frame, const gt_plan *plan, const gt_step *step)
+{
+    if (step->kind != GT_STEP_TRANSFER)
+        return GT_WAY_PAGEABLE;
+    const gt_slot *source = &plan->slots[step->source], *target = &plan->slots[step->target];
+    if (!source->domain == !target->domain)
+        return GT_WAY_PAGEABLE;
+    if (pinned_by(frame, source->domain ? target : source) == step->domain)
+        return GT_WAY_PINNED;
+    bool staged = frame->run->session->domains[step->domain].pins &&
+                  gt_staging_prepare(frame->run, step->domain, step->queue, step->bytes);
+    return staged ? GT_WAY_STAGED : GT_WAY_PAGEABLE;
+}
+
+static void choose_ways(gt_frame *frame, gt_plan_state *state)
+{
+    for (uint32_t k = 0; state->ways && k < state->plan->step_count; k++)
+        state->ways[k] = (uint8_t)way_of(frame, state->plan, &state->plan->steps[k]);
+}
+
 gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_error *err)
 {
     if (state->version == frame->version)
@@ -455,6 +496,7 @@ gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_err
     GT_TRY(gt_frame_grow(frame, plan, err));
     for (uint32_t k = 0; k < plan->slot_count; k++)
         state->slots[k] = slot_address(frame, &plan->slots[k]);
+    choose_ways(frame, state);
     state->bindings++;
     for (uint32_t k = 0; k < plan->step_count; k++) {
         const gt_step *step = &plan->steps[k];

@@ -8,11 +8,20 @@
 
 #include "bind.h"
 
-/* Memory of one domain that grows. */
+/* Memory of one place that grows: of a session domain, or (domain_count + d) host memory that domain d pins
+ * where it can and staging_limit allows it. */
 typedef struct gt_block {
     void *handle;
     size_t bytes;
+    uint32_t pinned; /* host memory: the domain that pinned it, 0: none */
 } gt_block;
+
+/* Where a copy between the host and a device has its host end. */
+typedef enum gt_way {
+    GT_WAY_PAGEABLE, /* and copies straight from there */
+    GT_WAY_PINNED,
+    GT_WAY_STAGED /* pageable, and goes through the run's pinned memory */
+} gt_way;
 
 /* One graph output of a frame. */
 typedef struct gt_frame_output {
@@ -60,12 +69,14 @@ typedef struct gt_plan_state {
     gantry_context **contexts; /* by plan->shaped index */
     gantry_run_args *args;     /* by plan->shaped index */
     gantry_event **events;     /* of the plan */
+    uint8_t *ways;             /* gt_way by step, as of `version`; NULL in a session without devices */
     gt_arena arena;
     uint64_t last_used;
     /* Counters for the report. */
     uint64_t executions, run_executions, run_number;
     uint64_t *true_bytes; /* by step: bytes of true_size transfers in the last run, summed over its
                              executions; NULL when the plan has none */
+    uint64_t *calls;      /* by step: copies that devices were asked for in the last run */
     gt_step_time *times;  /* by step; NULL when the option timing is off */
 } gt_plan_state;
 
@@ -79,7 +90,7 @@ struct gt_frame {
     uint64_t version;
     GT_VEC(gt_plan_state *) states;
     gt_plan_state **current; /* by segment of leaf */
-    gt_block *arenas;        /* by session domain */
+    gt_block *arenas;        /* by place */
     uint32_t input_count;    /* graph inputs, then captures of the leaf */
     gantry_buffer *inputs;
     uint32_t capture_capacity;
@@ -125,17 +136,24 @@ gantry_status gt_frame_grow(gt_frame *frame, const gt_plan *plan, gantry_error *
 /* The session domain in which graph output `index` is wanted. */
 uint32_t gt_frame_output_domain(const gt_frame *frame, uint32_t index);
 
-/* Makes the block of a carried value, or of an output the frame owns, at least that large. Contents are lost.
- */
-gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
+/* Makes the block of a carried value (in a place), or of an output the frame owns, at least that large.
+ * Contents are lost. */
+gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t place, size_t bytes,
                                   gantry_error *err);
 gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err);
 
-/* Grows a block of a session domain, within what the option memory_limit allows the runs of the session
+/* Grows a block of a place, within what the option memory_limit allows the runs of the session
  * together; *out_moved is set when its address changed. */
-gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
+gantry_status gt_block_grow(gantry_session *session, uint32_t place, gt_block *block, size_t bytes,
                             bool *out_moved, gantry_error *err);
-void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block);
+void gt_block_free(gantry_session *session, uint32_t place, gt_block *block);
+/* Makes an empty block of pinned memory; false where the domain has none or a limit is reached. */
+bool gt_block_pin(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes);
+
+static inline uint32_t gt_slot_place(uint32_t domain_count, const gt_slot *slot)
+{
+    return slot->pinned ? domain_count + slot->pinned : slot->domain;
+}
 
 /* Runs the frame's graph once: all segments. Inputs, captures and given outputs are set. */
 gantry_status gt_frame_execute(gt_frame *frame, gantry_error *err);

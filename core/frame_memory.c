@@ -25,14 +25,28 @@ static void host_free(gt_allocator *allocator, void *memory)
         gt_free(allocator, aligned - (aligned[-1] ? aligned[-1] : HOST_ALIGNMENT));
 }
 
-void gt_block_free(gantry_session *session, uint32_t domain, gt_block *block)
+/* The device domain of a place, or 0. */
+static uint32_t device_of(const gantry_session *session, uint32_t place)
 {
-    if (block->handle && domain == 0) {
+    return place < session->domain_count ? place : 0;
+}
+
+static void unpin(gantry_session *session, gt_block *block)
+{
+    const gantry_domain *table = session->domains[block->pinned].entry->table;
+    table->free(table->self, block->handle, GANTRY_MEMORY_PINNED);
+    atomic_fetch_sub(&session->pinned_bytes, block->bytes);
+}
+
+void gt_block_free(gantry_session *session, uint32_t place, gt_block *block)
+{
+    const gantry_domain *table = session->domains[device_of(session, place)].entry->table;
+    if (block->handle && block->pinned)
+        unpin(session, block);
+    else if (block->handle && device_of(session, place) == 0)
         host_free(session->allocator, block->handle);
-    } else if (block->handle) {
-        const gantry_domain *table = session->domains[domain].entry->table;
+    else if (block->handle)
         table->free(table->self, block->handle, GANTRY_MEMORY_DEVICE);
-    }
     atomic_fetch_sub(&session->held_bytes, block->bytes);
     *block = (gt_block){0};
 }
@@ -48,7 +62,54 @@ static bool take_bytes(gantry_session *session, size_t bytes)
     return false;
 }
 
-gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes,
+/* Pinned memory of a domain, within staging_limit. What is aligned worse than other memory is not used. */
+static bool pin(gantry_session *session, uint32_t domain, size_t bytes, void **out_handle)
+{
+    const gantry_domain *table = session->domains[domain].entry->table;
+    size_t limit = session->options.staging_limit, held = atomic_fetch_add(&session->pinned_bytes, bytes);
+    bool fits = held <= limit && bytes <= limit - held;
+    *out_handle = NULL;
+    if (fits && table->alloc(table->self, bytes, GANTRY_MEMORY_PINNED, out_handle, NULL) == GANTRY_OK) {
+        if ((uintptr_t)*out_handle % HOST_ALIGNMENT == 0)
+            return true;
+        table->free(table->self, *out_handle, GANTRY_MEMORY_PINNED);
+    }
+    *out_handle = NULL;
+    atomic_fetch_sub(&session->pinned_bytes, bytes);
+    return false;
+}
+
+bool gt_block_pin(gantry_session *session, uint32_t domain, gt_block *block, size_t bytes)
+{
+    if (!take_bytes(session, bytes))
+        return false;
+    if (pin(session, domain, bytes, &block->handle)) {
+        block->bytes = bytes;
+        block->pinned = domain;
+        return true;
+    }
+    atomic_fetch_sub(&session->held_bytes, bytes);
+    return false;
+}
+
+static gantry_status alloc_in(gantry_session *session, uint32_t place, size_t bytes, gt_block *block,
+                              gantry_error *err)
+{
+    uint32_t domain = device_of(session, place);
+    const gantry_domain *table = session->domains[domain].entry->table;
+    if (domain)
+        return table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
+    if (place && pin(session, place - session->domain_count, bytes, &block->handle)) {
+        block->pinned = place - session->domain_count;
+        return GANTRY_OK;
+    }
+    return host_alloc(session->allocator, bytes, &block->handle) == GANTRY_OK
+               ? GANTRY_OK
+               : gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
+                         "out of memory: a block of %zu bytes on the host", bytes);
+}
+
+gantry_status gt_block_grow(gantry_session *session, uint32_t place, gt_block *block, size_t bytes,
                             bool *out_moved, gantry_error *err)
 {
     if (bytes <= block->bytes && block->handle)
@@ -57,26 +118,17 @@ gantry_status gt_block_grow(gantry_session *session, uint32_t domain, gt_block *
         char held_text[GT_HELD_TEXT];
         gt_session_describe_held(session, held_text);
         return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL, "%s, and %zu more are needed in %s",
-                       held_text, bytes - block->bytes, session->domains[domain].name);
+                       held_text, bytes - block->bytes, session->domains[device_of(session, place)].name);
     }
     atomic_fetch_add(&session->held_bytes, block->bytes); /* gt_block_free takes them off */
-    gt_block_free(session, domain, block);
+    gt_block_free(session, place, block);
     *out_moved = true;
-    gantry_status status = GANTRY_OK;
-    if (domain == 0) {
-        status = host_alloc(session->allocator, bytes, &block->handle);
-    } else {
-        const gantry_domain *table = session->domains[domain].entry->table;
-        status = table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
-    }
-    if (status != GANTRY_OK) {
+    gantry_status status = alloc_in(session, place, bytes, block, err);
+    if (status == GANTRY_OK)
+        block->bytes = bytes;
+    else
         atomic_fetch_sub(&session->held_bytes, bytes);
-        return domain == 0 ? gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL,
-                                     "out of memory: a block of %zu bytes on the host", bytes)
-                           : status;
-    }
-    block->bytes = bytes;
-    return GANTRY_OK;
+    return status;
 }
 
 /* ---- what needs so much ---------------------------------------------------------------------- */
@@ -175,8 +227,8 @@ static gantry_status check_limit(const gt_frame *frame, const gt_plan *plan, gan
     size_t held = atomic_load(&session->held_bytes), more = 0;
     if (!limit)
         return GANTRY_OK;
-    for (uint32_t d = 0; d < session->domain_count; d++)
-        more = add_bytes(more, growth(&frame->arenas[d], plan->arena_bytes[d]));
+    for (uint32_t p = 0; p < 2 * session->domain_count; p++)
+        more = add_bytes(more, growth(&frame->arenas[p], plan->arena_bytes[p]));
     for (uint32_t k = 0; k < plan->slot_count; k++)
         if (wants_block(frame, plan, &plan->slots[k]))
             more = add_bytes(more, growth(block_of(frame, &plan->slots[k]), plan->slots[k].bytes));
@@ -190,33 +242,44 @@ static gantry_status check_limit(const gt_frame *frame, const gt_plan *plan, gan
 }
 
 /* A block of a device may be in use until its queues are idle. */
-static gantry_status grow_block(gt_frame *frame, uint32_t domain, gt_block *block, size_t bytes,
+static gantry_status grow_block(gt_frame *frame, uint32_t place, gt_block *block, size_t bytes,
                                 gantry_error *err)
 {
     bool moved = false;
     if (bytes <= block->bytes && block->handle)
         return GANTRY_OK;
-    if (domain != 0 && block->handle)
-        GT_TRY(gt_run_settle(frame->run, domain, err));
-    gantry_status status = gt_block_grow(frame->run->session, domain, block, bytes, &moved, err);
+    uint32_t device = device_of(frame->run->session, place);
+    if (device && block->handle)
+        GT_TRY(gt_run_settle(frame->run, device, err));
+    gantry_status status = gt_block_grow(frame->run->session, place, block, bytes, &moved, err);
     frame->version += moved;
     return status;
 }
 
 static gantry_status grow_arenas(gt_frame *frame, const gt_plan *plan, gantry_error *err)
 {
-    for (uint32_t d = 0; d < frame->run->session->domain_count; d++)
-        if (plan->arena_bytes[d])
-            GT_TRY(grow_block(frame, d, &frame->arenas[d], plan->arena_bytes[d], err));
+    for (uint32_t p = 0; p < 2 * frame->run->session->domain_count; p++)
+        if (plan->arena_bytes[p])
+            GT_TRY(grow_block(frame, p, &frame->arenas[p], plan->arena_bytes[p], err));
     return GANTRY_OK;
+}
+
+static gantry_status grow_output(gt_frame *frame, uint32_t index, uint32_t place, size_t bytes,
+                                 gantry_error *err)
+{
+    gt_frame_output *output = &frame->outputs[index];
+    gantry_status status = grow_block(frame, place, &output->own, bytes, err);
+    output->buffer = (gantry_buffer){output->own.handle, 0};
+    output->capacity = output->own.bytes;
+    return status;
 }
 
 static gantry_status grow_slot(gt_frame *frame, const gt_plan *plan, const gt_slot *slot, gantry_error *err)
 {
+    uint32_t place = gt_slot_place(frame->run->session->domain_count, slot);
     if (wants_block(frame, plan, slot))
-        return slot->kind == GT_SLOT_CARRY
-                   ? gt_frame_grow_carry(frame, slot->index, slot->domain, slot->bytes, err)
-                   : gt_frame_grow_output(frame, slot->index, slot->bytes, err);
+        return slot->kind == GT_SLOT_CARRY ? gt_frame_grow_carry(frame, slot->index, place, slot->bytes, err)
+                                           : grow_output(frame, slot->index, place, slot->bytes, err);
     if (slot->kind != GT_SLOT_OUTPUT || slot->offset_bytes || plan->shapes[slot->value].bounded ||
         plan->shapes[slot->value].dynamic || frame->outputs[slot->index].capacity >= slot->bytes)
         return GANTRY_OK;
@@ -244,18 +307,14 @@ uint32_t gt_frame_output_domain(const gt_frame *frame, uint32_t index)
     return frame->entry->output_domains[index];
 }
 
-gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t domain, size_t bytes,
+gantry_status gt_frame_grow_carry(gt_frame *frame, uint32_t value, uint32_t place, size_t bytes,
                                   gantry_error *err)
 {
-    frame->carries[value].domain = domain;
-    return grow_block(frame, domain, &frame->carries[value].block, bytes, err);
+    frame->carries[value].domain = device_of(frame->run->session, place);
+    return grow_block(frame, place, &frame->carries[value].block, bytes, err);
 }
 
 gantry_status gt_frame_grow_output(gt_frame *frame, uint32_t index, size_t bytes, gantry_error *err)
 {
-    gt_frame_output *output = &frame->outputs[index];
-    gantry_status status = grow_block(frame, gt_frame_output_domain(frame, index), &output->own, bytes, err);
-    output->buffer = (gantry_buffer){output->own.handle, 0};
-    output->capacity = output->own.bytes;
-    return status;
+    return grow_output(frame, index, gt_frame_output_domain(frame, index), bytes, err);
 }

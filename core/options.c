@@ -339,6 +339,7 @@ static const option_key keys[] = {
     SWITCH("weights", "copy", weights_mapped, "copy", "mapped"),
     {"plan_cache", "64", parse_u32, FIELD(plan_cache), {NULL}, 1, 1000000},
     {"memory_limit", "0", parse_u64, FIELD(memory_limit), {NULL}, 0, INT64_MAX},
+    {"staging_limit", "67108864", parse_u64, FIELD(staging_limit), {NULL}, 0, INT64_MAX},
     {"deadline_ms", "0", parse_u64, FIELD(deadline_ms), {NULL}, 0, INT32_MAX},
     {"timing", "off", parse_word, FIELD(timing), {"off", "events", "fenced"}, 0, 0},
     ON_OFF("numeric_check", "off", numeric_check),

@@ -21,7 +21,7 @@ typedef struct gt_options {
     uint32_t provider_count;
     const char *providers[GT_MAX_PROVIDERS];
     bool plan_by_cost, strict, model_precision, exact, rewrites, fold, weights_mapped, numeric_check;
-    uint64_t fold_limit_bytes, memory_limit, deadline_ms;
+    uint64_t fold_limit_bytes, memory_limit, staging_limit, deadline_ms;
     uint32_t plan_cache;
     gt_timing timing;
     const char *base;

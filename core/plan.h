@@ -33,6 +33,7 @@ typedef enum gt_slot_kind {
 typedef struct gt_slot {
     gt_slot_kind kind;
     uint32_t domain; /* session domain; 0 is the host */
+    uint32_t pinned; /* on the host: the device domain that had better pin it, because it copies; 0: none */
     uint32_t index;
     size_t offset_bytes; /* ARENA: from the arena's base; views: from the base slot */
     size_t bytes;        /* capacity needed; bounded values: the bound */
@@ -139,7 +140,7 @@ typedef struct gt_plan {
     uint32_t value_count;
     /* By value id: elements known since the bind; NULL without the option numeric_check. */
     const void **known_data;
-    size_t *arena_bytes; /* by session domain */
+    size_t *arena_bytes; /* by place: session domains, then pinned memory of each of them */
     uint32_t event_count;
     const uint32_t *event_domains; /* by event */
     bool leaves_work;              /* queues may be busy when it is over: of bodies only */

@@ -1,14 +1,22 @@
-/* Memory of a plan: an arena for each domain, in which slots that are never live at the same time share
+/* Memory of a plan: an arena for each place, in which slots that are never live at the same time share
  * bytes.
  */
+#include "frame.h"
 #include "plan_parts.h"
 
-static gantry_status plan_domain(gt_plan_builder *b, uint32_t domain)
+/* Whether a slot has memory of its own in the arena of a place. */
+static bool is_in(const gt_plan_builder *b, uint32_t slot, uint32_t place)
+{
+    const gt_slot *s = &b->slots.data[slot];
+    return s->kind == GT_SLOT_ARENA && b->drafts.data[slot].root == slot &&
+           gt_slot_place(b->session->domain_count, s) == place;
+}
+
+static gantry_status plan_place(gt_plan_builder *b, uint32_t place)
 {
     uint32_t count = 0, at = 0;
     for (uint32_t k = 0; k < b->slots.count; k++)
-        count += b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-                 b->drafts.data[k].root == k;
+        count += is_in(b, k, place);
     if (!count)
         return GANTRY_OK;
     size_t *bytes = GT_NEW_ARRAY(b->allocator, size_t, count),
@@ -17,19 +25,17 @@ static gantry_status plan_domain(gt_plan_builder *b, uint32_t domain)
              *last = GT_NEW_ARRAY(b->allocator, uint32_t, count);
     gantry_status status = bytes && offsets && first && last ? GANTRY_OK : gt_plan_no_memory(b);
     for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
-        if (b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-            b->drafts.data[k].root == k) {
+        if (is_in(b, k, place)) {
             bytes[at] = b->slots.data[k].bytes;
             first[at] = b->drafts.data[k].first;
             last[at++] = b->drafts.data[k].last;
         }
     if (status == GANTRY_OK)
         status = gt_plan_intervals(b->allocator, count, bytes, first, last, offsets,
-                                   &b->plan->arena_bytes[domain], b->err);
+                                   &b->plan->arena_bytes[place], b->err);
     at = 0;
     for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
-        if (b->slots.data[k].kind == GT_SLOT_ARENA && b->slots.data[k].domain == domain &&
-            b->drafts.data[k].root == k)
+        if (is_in(b, k, place))
             b->slots.data[k].offset_bytes = offsets[at++];
     gt_free(b->allocator, bytes);
     gt_free(b->allocator, offsets);
@@ -38,13 +44,31 @@ static gantry_status plan_domain(gt_plan_builder *b, uint32_t domain)
     return status;
 }
 
+/* Memory of the run's own at the host end of a copy had better be pinned: by the first device that copies. */
+static void pin_host_ends(gt_plan_builder *b)
+{
+    for (uint32_t k = 0; k < b->steps.count; k++) {
+        const gt_step *step = &b->steps.data[k];
+        if (step->kind != GT_STEP_TRANSFER || !b->session->domains[step->domain].pins)
+            continue;
+        uint32_t end = b->slots.data[step->source].domain ? step->target : step->source;
+        gt_slot *root = &b->slots.data[b->drafts.data[end].root];
+        bool own = root->kind == GT_SLOT_ARENA || root->kind == GT_SLOT_OUTPUT || root->kind == GT_SLOT_CARRY;
+        if (root->domain == 0 && own && !root->pinned)
+            root->pinned = step->domain;
+    }
+    for (uint32_t k = 0; k < b->slots.count; k++)
+        b->slots.data[k].pinned = b->slots.data[b->drafts.data[k].root].pinned;
+}
+
 gantry_status gt_plan_layout(gt_plan_builder *b)
 {
-    b->plan->arena_bytes = GT_ARENA_ARRAY(&b->plan->arena, size_t, b->session->domain_count);
+    b->plan->arena_bytes = GT_ARENA_ARRAY(&b->plan->arena, size_t, 2 * b->session->domain_count);
     if (!b->plan->arena_bytes)
         return gt_plan_no_memory(b);
-    for (uint32_t d = 0; d < b->session->domain_count; d++)
-        GT_TRY(plan_domain(b, d));
+    pin_host_ends(b);
+    for (uint32_t p = 0; p < 2 * b->session->domain_count; p++)
+        GT_TRY(plan_place(b, p));
     for (uint32_t k = 0; k < b->slots.count; k++)
         if (b->slots.data[k].kind == GT_SLOT_ARENA && b->drafts.data[k].root != k)
             b->slots.data[k].offset_bytes += b->slots.data[b->drafts.data[k].root].offset_bytes;

@@ -17,7 +17,8 @@ static const char *end_name(const gt_report_scope *scope, const gt_variant *vari
 typedef struct traffic {
     uint64_t run_executions, run_bytes, total_executions;
     double run_ns;
-    bool timed; /* every execution */
+    bool timed;    /* every execution */
+    bool pageable; /* some copy had its host end in memory that is not pinned */
 } traffic;
 
 static bool has_host_boundary(const gt_placement *placement, uint32_t value)
@@ -59,6 +60,7 @@ static void count_state(const gt_frame *frame, const gt_plan_state *state, const
         sum->run_executions += state->run_executions;
         sum->run_bytes += bytes;
         sum->timed = sum->timed && ns == ns;
+        sum->pageable |= step->path != GT_PATH_PEER && state->ways[k] == GT_WAY_PAGEABLE;
         sum->run_ns += ns;
     }
 }
@@ -147,6 +149,8 @@ static void add_counts(const gt_report_scope *scope, const gt_report_part *part,
     json_object_set_new(row, "bytes", gt_report_count(sum.run_bytes));
     json_object_set_new(row, "executions_total", gt_report_count(sum.total_executions));
     json_object_set_new(row, "us", gt_report_measured_us(timed ? sum.run_ns : __builtin_nan("")));
+    bool host_end = boundary->source_domain != boundary->target_domain;
+    json_object_set_new(row, "pinned", json_boolean(host_end && sum.run_executions && !sum.pageable));
 }
 
 static const char *direction_of(const gt_boundary *boundary)
@@ -191,8 +195,8 @@ static json_t *boundary_row(const gt_report_scope *scope, const gt_report_part *
     json_object_set_new(row, "bytes_typical", gt_report_number(boundary->bytes));
     json_object_set_new(row, "estimate_us", gt_report_us(boundary->estimate_ns));
     json_object_set_new(row, "estimate_source", json_string("estimated"));
-    add_counts(scope, part, boundary, row);
     json_object_set_new(row, "pinned", json_false());
+    add_counts(scope, part, boundary, row);
     json_object_set_new(row, "synchronizing", json_boolean(device && boundary->source_domain != 0));
     return row;
 }

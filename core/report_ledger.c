@@ -71,7 +71,12 @@ static entry entry_of(const gt_report_part *part, const gt_plan_state *state, ui
     uint64_t one = step->kind == GT_STEP_CONVERT ? target->bytes : step->bytes;
     e.executions = state->run_executions;
     e.bytes = step->true_size ? state->true_bytes[index] : state->run_executions * one;
-    e.copies = e.bytes ? state->run_executions : 0;
+    bool device = step->kind == GT_STEP_TRANSFER && (source->domain || target->domain);
+    e.copies = device ? state->calls[index] : e.bytes ? state->run_executions : 0;
+    gt_way way = state->ways ? (gt_way)state->ways[index] : GT_WAY_PAGEABLE;
+    e.pinned = way != GT_WAY_PAGEABLE;
+    if (way == GT_WAY_STAGED)
+        e.path = PATHS[GT_PATH_STAGED];
     e.ns = gt_report_step_ns(part->frame, state, index);
     return e;
 }
@@ -202,6 +207,8 @@ json_t *gt_report_ledger(const gt_report_scope *scope)
                         scope->run ? gt_report_count(bytes) : json_string(GT_NOT_MEASURED));
     json_object_set_new(document, "crossing_bytes",
                         scope->run ? gt_report_count(crossing) : json_string(GT_NOT_MEASURED));
+    json_object_set_new(document, "pinned_memory_bytes",
+                        gt_report_count(atomic_load(&scope->session->pinned_bytes)));
     json_object_set_new(document, "devices", devices);
     json_object_set_new(document, "rows", rows);
     gt_vec_free(scope->session->allocator, &l.entries);

@@ -4,6 +4,7 @@
 
 #include "frame.h"
 #include "numeric.h"
+#include "staging.h"
 
 /* An input symbol and where its value is read. */
 typedef struct gt_run_symbol {
@@ -56,6 +57,7 @@ struct gantry_run {
     gt_run_symbol *symbols;
     bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
     gantry_queue **queues;  /* by session domain; NULL for the host */
+    gt_staging *staging;    /* 2 * session domain + queue */
     gantry_queue **copiers; /* the same: the second queue of a domain that has one */
     gt_lock_wait *waits;    /* by session provider */
     volatile int stop;      /* polled by kernels */

@@ -23,6 +23,7 @@ typedef struct gt_session_domain {
     const char *name;
     gt_domain_entry *entry;
     uint64_t peers;  /* a bit for each session domain that it can copy from without the host */
+    bool pins;       /* copies with the host are better from and to memory that it pins */
     bool copy_queue; /* what comes into it is copied on a queue of its own, ordered by events */
 } gt_session_domain;
 
@@ -60,7 +61,8 @@ struct gantry_session {
     gt_scalar *scratch_values; /* of binding, under lock */
     uint8_t *scratch_known;
     uint32_t scratch_count;
-    atomic_size_t held_bytes; /* by runs in all domains, constants and providers; see memory_limit */
+    atomic_size_t pinned_bytes; /* of host memory, by runs; see staging_limit */
+    atomic_size_t held_bytes;   /* by runs in all domains, constants and providers; see memory_limit */
     atomic_size_t constant_bytes, provider_bytes; /* of those */
     atomic_uint run_count;                        /* gantry_run objects alive */
     atomic_uint executing_count;                  /* of them, those that execute now */

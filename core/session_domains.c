@@ -26,6 +26,8 @@ void gt_session_link_domains(gantry_session *session)
 {
     for (uint32_t d = 0; d < session->domain_count; d++) {
         session->domains[d].peers = peers_of(session, d);
+        session->domains[d].pins =
+            d && session->options.staging_limit && session->domains[d].entry->info.separate_memory;
         session->domains[d].copy_queue = has_copy_queue(session->domains[d].entry);
     }
 }

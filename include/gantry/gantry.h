@@ -140,6 +140,9 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   memory_limit=0        bytes that the session may hold, in all domains: constants, what providers keep
  *                         (packed constants, programs), and of all its runs values, outputs, workspaces; those of
  *                         runs are checked before any are taken; 0: no limit
+ *   staging_limit=67108864  bytes of pinned host memory that the runs of the session may hold together, where a
+ *                         device domain offers it: values on their way to and from devices lie there, and copies
+ *                         of memory that is not pinned go through it in pieces; part of memory_limit; 0: none
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
  *   numeric_check=off     on: every program of a run is computed again with the CPU's kernels and compared; the

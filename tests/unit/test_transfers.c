@@ -202,7 +202,7 @@ Test(transfers, devices_that_are_no_peers_copy_through_the_host)
     small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
     json_t *ledger = checked_ledger(&s);
     check_there_and_back(&s);
-    check_row(ledger, "x", "a", "input", "direct");
+    check_row(ledger, "x", "a", "input", "staged");
     check_row(ledger, "n", "host", "staging", "staged");
     check_row(ledger, "n", "b", "boundary", "staged");
     check_row(ledger, "r", "a", "boundary", "staged");
@@ -288,6 +288,118 @@ Test(transfers, steady_runs_allocate_nothing)
         check_there_and_back(&s);
         small_close(&s);
     }
+}
+
+/* ---- pinned memory --------------------------------------------------------------------------- */
+
+static uint64_t pinned_of(const json_t *ledger)
+{
+    size_t k;
+    json_t *row;
+    uint64_t bytes = 0;
+    json_array_foreach(json_object_get(ledger, "rows"), k, row) bytes +=
+        json_is_true(json_object_get(row, "pinned")) ? number(row, "bytes") : 0;
+    return bytes;
+}
+
+/* Runs once more; the pinned bytes of the ledger are those that the devices counted, which is *out_bytes. */
+static json_t *pinned_ledger(small_session *s, uint64_t *out_bytes)
+{
+    uint64_t before = counted(0).pinned_bytes + counted(1).pinned_bytes;
+    json_t *ledger = checked_ledger(s);
+    *out_bytes = counted(0).pinned_bytes + counted(1).pinned_bytes - before;
+    cr_assert_eq(pinned_of(ledger), *out_bytes);
+    return ledger;
+}
+
+Test(transfers, copies_go_from_and_to_pinned_memory)
+{
+    uint64_t pinned;
+    small_session s = open_on(there_and_back(), "", BOTH);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    json_t *ledger = pinned_ledger(&s, &pinned);
+    cr_assert_eq(pinned, 6 * BYTES, "every copy");
+    cr_assert_gt(number(ledger, "pinned_memory_bytes"), 0);
+    check_row(ledger, "y", "host", "output", "direct");
+    json_decref(ledger);
+    /* A buffer of the caller's is pageable: the result goes through pinned memory. */
+    float y[COUNT] = {0};
+    gantry_tensor out = small_tensor(GANTRY_FLOAT32, 0, NULL, y, sizeof y);
+    cr_assert_eq(gantry_run_bind_output(s.run, 0, &out, &s.err), GANTRY_OK);
+    ledger = pinned_ledger(&s, &pinned);
+    check_row(ledger, "y", "host", "output", "staged");
+    cr_assert_eq(pinned, 6 * BYTES);
+    check_there_and_back(&s);
+    cr_assert_eq(y[0], 5);
+    json_decref(ledger);
+    small_close(&s);
+}
+
+Test(transfers, without_pinned_memory_copies_go_straight)
+{
+    static const struct {
+        const char *keys, *options;
+    } ways[] = {
+        {", \"pinned\": false", BOTH}, {"", BOTH ";staging_limit=0"}, {"", BOTH ";staging_limit=100"}};
+    for (int k = 0; k < 3; k++) {
+        uint64_t pinned;
+        small_session s = open_on(there_and_back(), ways[k].keys, ways[k].options);
+        small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+        json_t *ledger = pinned_ledger(&s, &pinned);
+        cr_assert_eq(pinned, 0, "%s%s", ways[k].keys, ways[k].options);
+        check_row(ledger, "x", "a", "input", "direct");
+        check_there_and_back(&s);
+        json_decref(ledger);
+        small_close(&s);
+    }
+}
+
+#define LARGE_ROWS 200000
+#define LARGE ((size_t)LARGE_ROWS * 4)
+
+/* Much more than the halves that it goes through: every piece has to be the right one. */
+static void check_large(const char *keys, const char *options, uint64_t limit)
+{
+    uint64_t pinned;
+    float *in = malloc(LARGE * sizeof *in), *out = malloc(LARGE * sizeof *out);
+    small_session s = open_on(there_and_back(), keys, options);
+    gantry_tensor y = small_tensor(GANTRY_FLOAT32, 0, NULL, out, LARGE * sizeof *out);
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, LARGE_ROWS, 4, in);
+    gantry_run_bind_output(s.run, 0, &y, &s.err);
+    for (int round = 0; round < 3; round++) {
+        for (size_t k = 0; k < LARGE; k++)
+            in[k] = (float)(k % 100003) - (float)(round * 40000);
+        json_t *ledger = pinned_ledger(&s, &pinned);
+        const json_t *row = row_of(ledger, "x", "a");
+        cr_assert_eq(number(row, "executions"), 1);
+        cr_assert_gt(number(row, "copies"), 3, "it goes in pieces");
+        cr_assert_leq(number(ledger, "pinned_memory_bytes"), limit);
+        cr_assert_geq(pinned, 2 * LARGE * sizeof *in, "input and output");
+        json_decref(ledger);
+        for (size_t k = 0; k < LARGE; k++)
+            cr_assert_eq(out[k], in[k] < 0 ? -in[k] : 0, "element %zu", k);
+    }
+    small_close(&s);
+    free(in);
+    free(out);
+}
+
+Test(transfers, large_copies_go_in_pieces)
+{
+    check_large("", BOTH, 64 << 20);
+    check_large(", \"queues\": 2, \"peers\": true", BOTH ";staging_limit=100000", 100000);
+    check_large(", \"late\": false, \"queues\": 2", BOTH ";staging_limit=1000000", 1000000);
+}
+
+Test(transfers, pinned_memory_is_part_of_memory_limit)
+{
+    small_session s = open_on(there_and_back(), "", BOTH ";memory_limit=4000");
+    small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    json_t *ledger = checked_ledger(&s);
+    check_there_and_back(&s);
+    cr_assert_leq(number(ledger, "pinned_memory_bytes"), 4000);
+    json_decref(ledger);
+    small_close(&s);
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */

@@ -128,6 +128,8 @@ static bool make_session(test_case *c, uint32_t max_nodes)
     c->session.options.threads = 1;
     c->session.options.plan_cache = 1 + random_below(&c->random, 4);
     c->session.options.plan_by_cost = random_chance(&c->random, 50);
+    static const uint64_t limits[] = {0, 100, 10000, 1 << 20};
+    c->session.options.staging_limit = limits[random_below(&c->random, 4)];
     random_model_shape shape = random_model_choose(&c->random, max_nodes);
     if (random_model_make(&c->allocator, &c->random, &shape, &c->session.model, &err) != GANTRY_OK)
         return failed(c, "no model", &err);

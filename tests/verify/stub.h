@@ -47,8 +47,8 @@ typedef struct stub_domain {
     gantry_domain table;
     gt_domain_entry entry;
     random_source random;
-    uint32_t index;
-    uint32_t peers; /* a bit for each domain that it can copy from */
+    uint32_t index, pinned_percent; /* of the wishes for pinned memory that are granted */
+    uint32_t peers;                 /* a bit for each domain that it can copy from */
     /* Copies that were made, by kind: with the host, from peers, inside. */
     uint64_t copies[3], bytes[3];
     bool broken; /* some access was outside of its block */

@@ -54,6 +54,16 @@ static gantry_status device_alloc(void *self, size_t bytes, gantry_memory_kind k
                                   gantry_error *err)
 {
     stub_domain *domain = self;
+    if (kind == GANTRY_MEMORY_PINNED && !domain->pinned_percent)
+        return GANTRY_UNSUPPORTED;
+    if (kind == GANTRY_MEMORY_PINNED) {
+        if (!random_chance(&domain->random, domain->pinned_percent))
+            return GANTRY_RESOURCE;
+        *out_handle = need(aligned_alloc(64, (bytes + 64) / 64 * 64));
+        memset(*out_handle, 0xa5, bytes);
+        domain->alive++;
+        return GANTRY_OK;
+    }
     block *b = need(malloc(sizeof *b + bytes));
     b->bytes = bytes;
     memset(b->data, 0xa5, bytes);
@@ -66,6 +76,11 @@ static void device_free(void *self, void *handle, gantry_memory_kind kind)
 {
     stub_domain *domain = self;
     block *b = handle;
+    domain->alive -= kind == GANTRY_MEMORY_PINNED;
+    if (kind == GANTRY_MEMORY_PINNED) {
+        free(handle);
+        return;
+    }
     b->bytes = 0;
     free(b);
     domain->alive--;
@@ -243,6 +258,7 @@ void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random
                                       .queue_sync = queue_sync,
                                       .copy = device_copy},
                             .index = index,
+                            .pinned_percent = random_chance(random, 60) ? 90 : 0,
                             .peers = random_chance(random, 50) ? random_below(random, 8) : 0};
     if (random_chance(random, 60)) {
         domain->table.event_create = event_create;

@@ -76,7 +76,7 @@ static uint32_t first_content(const verifier *v, const gt_slot *slot)
 uint32_t verify_space(verifier *v, const gt_slot *slot)
 {
     bool by_value = slot->kind == GT_SLOT_CONSTANT || slot->kind == GT_SLOT_BIND;
-    uint32_t index = slot->kind == GT_SLOT_ARENA ? 0 : by_value ? slot->value : slot->index;
+    uint32_t index = slot->kind == GT_SLOT_ARENA ? slot->pinned : by_value ? slot->value : slot->index;
     for (uint32_t k = 0; k < v->spaces.count; k++)
         if (v->spaces.data[k].kind == slot->kind && v->spaces.data[k].index == index &&
             (slot->kind != GT_SLOT_ARENA || v->spaces.data[k].domain == slot->domain))
@@ -162,6 +162,7 @@ bool verify_slot(verifier *v, uint32_t index, uint32_t value, uint32_t domain, s
 {
     CHECK(index < v->plan->slot_count, "slot %u of %u", index, v->plan->slot_count);
     const gt_slot *slot = &v->plan->slots[index];
+    uint32_t place = slot->pinned ? v->session->domain_count + slot->pinned : slot->domain;
     CHECK(slot->domain == domain, "%s is expected in domain %u; slot %u lies in %u", verify_name(v, value),
           domain, index, slot->domain);
     CHECK(slot->value == value, "slot %u is of %s, not of %s", index, verify_name(v, slot->value),
@@ -169,16 +170,20 @@ bool verify_slot(verifier *v, uint32_t index, uint32_t value, uint32_t domain, s
     CHECK(slot->kind < GT_SLOT_NONE, "slot %u of %s is no memory", index, verify_name(v, value));
     CHECK(slot->kind != GT_SLOT_OUTPUT || slot->index < v->graph->outputs.count, "output %u", slot->index);
     CHECK(slot->kind != GT_SLOT_INPUT || first_content(v, slot) != GT_NONE, "input %u", slot->index);
+    CHECK(!slot->pinned ||
+              (slot->domain == 0 && v->session->domains[slot->pinned].pins &&
+               (slot->kind == GT_SLOT_ARENA || slot->kind == GT_SLOT_CARRY || slot->kind == GT_SLOT_OUTPUT)),
+          "slot %u of %s is to be pinned by domain %u", index, verify_name(v, value), slot->pinned);
     CHECK(slot->kind == GT_SLOT_ARENA || slot->kind == GT_SLOT_CARRY ||
               slot->domain == verify_outside_domain(v, slot),
           "slot %u of %s lies in domain %u, not in %u", index, verify_name(v, value), slot->domain,
           verify_outside_domain(v, slot));
     CHECK(bytes <= slot->bytes || (value != GT_NONE && !v->plan->shapes[value].dims),
           "%s has %zu bytes, its slot %u only %zu", verify_name(v, value), bytes, index, slot->bytes);
-    CHECK(slot->kind != GT_SLOT_ARENA || (slot->offset_bytes <= v->plan->arena_bytes[domain] &&
-                                          slot->bytes <= v->plan->arena_bytes[domain] - slot->offset_bytes),
+    CHECK(slot->kind != GT_SLOT_ARENA || (slot->offset_bytes <= v->plan->arena_bytes[place] &&
+                                          slot->bytes <= v->plan->arena_bytes[place] - slot->offset_bytes),
           "slot %u ends at byte %zu of an arena of %zu", index, slot->offset_bytes + slot->bytes,
-          v->plan->arena_bytes[domain]);
+          v->plan->arena_bytes[place]);
     CHECK(slot->kind != GT_SLOT_ARENA || v->is_view[index] || slot->offset_bytes % 64 == 0,
           "slot %u begins at byte %zu: not a multiple of 64", index, slot->offset_bytes);
     if (slot->kind == GT_SLOT_CARRY) {
