@@ -142,6 +142,7 @@ static gantry_status describe_domain(gt_domain_entry *entry, const char *what, g
     gantry_status status = entry->own.describe(entry->own.self, &filled.value);
     gantry_domain_info *info = &entry->info;
     *info = filled.value;
+    entry->probed = false;
     info->name[sizeof info->name - 1] = 0;
     info->device[sizeof info->device - 1] = 0;
     GT_TRY(check_described(status, info->struct_bytes, info->name, what, err));

@@ -35,6 +35,29 @@ gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, s
     return status;
 }
 
+gantry_status gantry_memory_import(gantry_runtime *runtime, const char *domain, void *native, size_t bytes,
+                                   gantry_buffer *out_buffer, gantry_error *err)
+{
+    if (!out_buffer)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL,
+                       "gantry_memory_import: out_buffer is NULL");
+    *out_buffer = (gantry_buffer){NULL, 0};
+    gt_domain_entry *entry;
+    GT_TRY(use(runtime, domain, &entry, err));
+    const gantry_domain *table = entry->table;
+    gantry_status status;
+    if (!table || !table->import)
+        status = gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_NONE, NULL,
+                         table ? "%s takes no memory of others; allocate it with gantry_memory_alloc"
+                               : "memory of %s needs no import; bind its address",
+                         domain);
+    else
+        status = table->import(table->self, native, bytes, &out_buffer->handle, err);
+    if (status != GANTRY_OK)
+        gt_runtime_domain_leave(runtime, entry);
+    return status;
+}
+
 void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer)
 {
     gt_domain_entry *entry;
@@ -60,15 +83,55 @@ static gantry_status copy_and_wait(const gantry_domain *table, gantry_copy_kind 
     return status == GANTRY_OK ? waited : status;
 }
 
-static gantry_status copy_between(const gt_domain_entry *target_domain, gantry_buffer target,
-                                  const gt_domain_entry *source_domain, gantry_buffer source, size_t bytes,
-                                  gantry_error *err)
+/* Far more than a latency's worth, and no large block of the host's. */
+#define PIECE_BYTES ((size_t)4 << 20)
+
+static gantry_status copy_through_host(gantry_runtime *runtime, const gantry_domain *to, gantry_buffer target,
+                                       const gantry_domain *from, gantry_buffer source, size_t bytes,
+                                       gantry_error *err)
+{
+    size_t room = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    gantry_buffer piece = {gt_alloc(&runtime->allocator, room), 0};
+    gantry_status status = piece.handle ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_NONE);
+    while (status == GANTRY_OK && bytes) {
+        size_t n = bytes < room ? bytes : room;
+        status = copy_and_wait(from, GANTRY_COPY_TO_HOST, piece, source, n, err);
+        if (status == GANTRY_OK)
+            status = copy_and_wait(to, GANTRY_COPY_TO_DEVICE, target, piece, n, err);
+        source.offset_bytes += n;
+        target.offset_bytes += n;
+        bytes -= n;
+    }
+    gt_free(&runtime->allocator, piece.handle);
+    return status;
+}
+
+static gantry_status copy_from_peer(const gantry_domain *to, gantry_buffer target, const gantry_domain *from,
+                                    gantry_buffer source, size_t bytes, gantry_error *err)
+{
+    gantry_queue *queue = NULL;
+    GT_TRY(to->queue_open(to->self, &queue, err));
+    gantry_status status = to->copy_from_peer(to->self, queue, from, target, source, bytes, err);
+    gantry_status waited = to->queue_sync(to->self, queue, status == GANTRY_OK ? err : NULL);
+    to->queue_close(to->self, queue);
+    return status == GANTRY_OK ? waited : status;
+}
+
+static bool are_peers(const gantry_domain *to, const gt_domain_entry *source_domain)
+{
+    return GANTRY_HAS(gantry_domain, to, peer) && GANTRY_HAS(gantry_domain, to, copy_from_peer) &&
+           to->peer(to->self, source_domain->info.name, source_domain->table) == 1;
+}
+
+static gantry_status copy_between(gantry_runtime *runtime, const gt_domain_entry *target_domain,
+                                  gantry_buffer target, const gt_domain_entry *source_domain,
+                                  gantry_buffer source, size_t bytes, gantry_error *err)
 {
     const gantry_domain *to = target_domain->table, *from = source_domain->table;
     if (to && from && to != from)
-        return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_NONE, NULL,
-                       "a copy from %s to %s has to go through the host: copy twice",
-                       source_domain->info.name, target_domain->info.name);
+        return are_peers(to, source_domain)
+                   ? copy_from_peer(to, target, from, source, bytes, err)
+                   : copy_through_host(runtime, to, target, from, source, bytes, err);
     if (!to && !from) {
         memmove((char *)target.handle + target.offset_bytes,
                 (const char *)source.handle + source.offset_bytes, bytes);
@@ -88,7 +151,7 @@ gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_dom
     GT_TRY(use(runtime, target_domain, &to, err));
     gantry_status status = use(runtime, source_domain, &from, err);
     if (status == GANTRY_OK && bytes)
-        status = copy_between(to, target, from, source, bytes, err);
+        status = copy_between(runtime, to, target, from, source, bytes, err);
     gt_runtime_domain_leave(runtime, to);
     if (from)
         gt_runtime_domain_leave(runtime, from);

@@ -342,6 +342,7 @@ static const option_key keys[] = {
     {"staging_limit", "67108864", parse_u64, FIELD(staging_limit), {NULL}, 0, INT64_MAX},
     {"deadline_ms", "0", parse_u64, FIELD(deadline_ms), {NULL}, 0, INT32_MAX},
     {"timing", "off", parse_word, FIELD(timing), {"off", "events", "fenced"}, 0, 0},
+    ON_OFF("probe", "off", probe),
     ON_OFF("numeric_check", "off", numeric_check),
     {"cpu.disable_types", "", parse_types, 0, {NULL}, 0, 0},
     {"log_level", "warning", parse_word, FIELD(log_level), {"error", "warning", "info", "debug"}, 0, 0},

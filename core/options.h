@@ -20,7 +20,7 @@ typedef struct gt_options {
     int threads; /* effective, >= 1 */
     uint32_t provider_count;
     const char *providers[GT_MAX_PROVIDERS];
-    bool plan_by_cost, strict, model_precision, exact, rewrites, fold, weights_mapped, numeric_check;
+    bool plan_by_cost, strict, model_precision, exact, rewrites, fold, weights_mapped, numeric_check, probe;
     uint64_t fold_limit_bytes, memory_limit, staging_limit, deadline_ms;
     uint32_t plan_cache;
     gt_timing timing;

@@ -103,13 +103,14 @@ static void choose_queue(const gt_plan_builder *b, uint32_t from, uint32_t to, g
 static gt_cause cause_of(const gt_plan_builder *b, const gt_slot *source, const gt_slot *target)
 {
     bool body = b->variant->body;
+    const gt_value *value = b->graph->values.data[source->value];
     if (b->cause != GT_CAUSE_BOUNDARY)
         return b->cause;
     if (target->kind == GT_SLOT_OUTPUT)
         return body ? GT_CAUSE_CONTROL : GT_CAUSE_OUTPUT;
     if (source->kind == GT_SLOT_CONSTANT || source->kind == GT_SLOT_BIND)
         return GT_CAUSE_KNOWN;
-    if (source->kind == GT_SLOT_INPUT)
+    if (value->input_index >= 0 || value->captured != GT_NONE)
         return body ? GT_CAUSE_CONTROL : GT_CAUSE_INPUT;
     return GT_CAUSE_BOUNDARY;
 }

@@ -116,7 +116,7 @@ json_t *gt_report_domains(const gantry_session *session)
     json_t *rows = json_array();
     for (uint32_t k = 0; session->domains && k < session->domain_count; k++) {
         const gt_domain_entry *entry = session->domains[k].entry;
-        const gantry_domain_info *info = &entry->info;
+        const gantry_domain_info *info = &session->domains[k].info;
         json_t *row =
             json_pack("{s:o, s:o, s:b, s:b, s:s}", "name", gt_report_string(session->domains[k].name),
                       "device", gt_report_string(info->device), "separate_memory", info->separate_memory,

@@ -247,20 +247,24 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
 }
 
 typedef struct extent {
-    const char *begin;
+    gantry_buffer buffer;
     size_t bytes;
     uint32_t domain;
 } extent;
 
 static extent extent_of(gantry_buffer buffer, size_t bytes, uint32_t domain)
 {
-    return (extent){buffer.handle ? (const char *)buffer.handle + buffer.offset_bytes : NULL, bytes, domain};
+    return (extent){buffer, buffer.handle ? bytes : 0, domain};
 }
 
+/* On a device two handles are two pieces of memory, and no addresses. */
 static bool overlap(extent a, extent b)
 {
-    return a.domain == b.domain && a.bytes && b.bytes && (uintptr_t)a.begin < (uintptr_t)b.begin + b.bytes &&
-           (uintptr_t)b.begin < (uintptr_t)a.begin + a.bytes;
+    if (a.domain != b.domain || !a.bytes || !b.bytes || (a.domain && a.buffer.handle != b.buffer.handle))
+        return false;
+    uintptr_t at_a = (a.domain ? 0 : (uintptr_t)a.buffer.handle) + a.buffer.offset_bytes;
+    uintptr_t at_b = (b.domain ? 0 : (uintptr_t)b.buffer.handle) + b.buffer.offset_bytes;
+    return at_a < at_b + b.bytes && at_b < at_a + a.bytes;
 }
 
 static gantry_status overlap_error(const gantry_run *run, uint32_t output, const char *kind, const char *name,

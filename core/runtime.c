@@ -89,6 +89,7 @@ static void destroy(gantry_runtime *runtime)
     pthread_mutex_destroy(&runtime->lock);
     pthread_mutex_destroy(&runtime->log_lock);
     pthread_mutex_destroy(&runtime->constants_lock);
+    pthread_mutex_destroy(&runtime->probe_lock);
     gt_free(&allocator, runtime);
 }
 
@@ -111,6 +112,7 @@ gantry_status gantry_runtime_create(const gantry_allocator *allocator, gantry_ru
     pthread_mutex_init(&runtime->lock, NULL);
     pthread_mutex_init(&runtime->log_lock, NULL);
     pthread_mutex_init(&runtime->constants_lock, NULL);
+    pthread_mutex_init(&runtime->probe_lock, NULL);
     gt_packed_store_init(&runtime->packed);
     gantry_status status = add_host_domain(runtime, err);
     if (status == GANTRY_OK)

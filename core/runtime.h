@@ -29,6 +29,8 @@ typedef struct gt_domain_entry {
     const gantry_domain *table; /* NULL or own */
     gantry_domain own;
     gantry_domain_info info;
+    bool probed; /* under the runtime's probe_lock, as is measured */
+    gantry_domain_info measured;
     uint32_t plugin;     /* index into runtime->plugins, GT_NO_PLUGIN for the host's */
     uint32_t user_count; /* blocks and calls of gantry_memory_*; under the runtime's lock */
     bool spare;
@@ -112,6 +114,7 @@ struct gantry_runtime {
     gt_allocator allocator;
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;       /* held around sinks' callbacks */
+    pthread_mutex_t probe_lock;     /* held while a domain measures its copies; taken alone */
     pthread_mutex_t constants_lock; /* held while a constant's file is mapped */
     gt_packed_store packed;
     GT_VEC(gt_log_sink) sinks;

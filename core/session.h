@@ -22,6 +22,8 @@ typedef struct gt_session_provider {
 typedef struct gt_session_domain {
     const char *name;
     gt_domain_entry *entry;
+    gantry_domain_info
+        info;        /* as its plugin describes it, or with the costs that were measured (option probe) */
     uint64_t peers;  /* a bit for each session domain that it can copy from without the host */
     bool pins;       /* copies with the host are better from and to memory that it pins */
     bool copy_queue; /* what comes into it is copied on a queue of its own, ordered by events */
@@ -92,8 +94,9 @@ gantry_status gt_session_open_for_file(gantry_runtime *runtime, const char *path
                                        const gantry_options *options, const gt_file_rules *rules,
                                        gantry_session **out_session, gantry_error *err);
 
-/* Asks the session's domains which of them can copy from each other, and which have queues and events enough
- * to copy beside their kernels (session_domains.c). */
+/* Asks the session's domains what copies cost (measured once a runtime with the option probe), which of them
+ * can copy from each other, and which have queues and events enough to copy beside their kernels
+ * (session_domains.c). */
 void gt_session_link_domains(gantry_session *session);
 
 /* Adds a phase to the account of creation. */

@@ -210,7 +210,7 @@ typedef struct chooser {
 
 static double leg_ns(const gantry_session *session, uint32_t domain, bool to_device, double bytes)
 {
-    const gantry_domain_info *info = &session->domains[domain].entry->info;
+    const gantry_domain_info *info = &session->domains[domain].info;
     double speed = to_device ? info->to_device_bytes_per_ns : info->to_host_bytes_per_ns;
     return (to_device ? info->to_device_ns : info->to_host_ns) + (speed > 0 ? bytes / speed : 0) + COPY_NS +
            bytes * COPY_BYTE_NS;

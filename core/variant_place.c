@@ -71,7 +71,7 @@ static gantry_status judge(void *self, const gt_graph *graph, const uint32_t *no
 static void describe_domains(const gantry_session *session, gt_place_domain *domains)
 {
     for (uint32_t k = 0; k < session->domain_count; k++) {
-        const gantry_domain_info *info = &session->domains[k].entry->info;
+        const gantry_domain_info *info = &session->domains[k].info;
         domains[k] =
             (gt_place_domain){session->domains[k].name,   info->to_device_ns,
                               info->to_host_ns,           info->to_device_bytes_per_ns,

@@ -107,8 +107,13 @@ GANTRY_API uint64_t gantry_runtime_allocation_count(const gantry_runtime *runtim
 GANTRY_API gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char *domain, size_t bytes,
                                              gantry_buffer *out_buffer, gantry_error *err);
 GANTRY_API void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer);
-/* Copies bytes and waits. One of the two domains is "host" (a plain address as handle), or both are the same.
- */
+/* Makes a buffer of what the device's own API calls memory (a cl_mem, a device pointer), for at least bytes
+ * bytes: freed with gantry_memory_free, which does not free what the caller made. GANTRY_UNSUPPORTED where the
+ * domain takes none, which the host is: bind its addresses as they are. */
+GANTRY_API gantry_status gantry_memory_import(gantry_runtime *runtime, const char *domain, void *native,
+                                              size_t bytes, gantry_buffer *out_buffer, gantry_error *err);
+/* Copies bytes and waits. The handle of a buffer of "host" is a plain address. From device to device it goes
+ * straight where the target's device can, else through the host. */
 GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char *target_domain,
                                             gantry_buffer target, const char *source_domain,
                                             gantry_buffer source, size_t bytes, gantry_error *err);
@@ -145,6 +150,8 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *                         of memory that is not pinned go through it in pieces; part of memory_limit; 0: none
  *   deadline_ms=0         a run that takes longer is stopped with GANTRY_DEADLINE; 0: none
  *   timing=off            events: kernel stamps in every run; fenced: and a wait after each kernel
+ *   probe=off             on: devices measure latency and bandwidth of their copies, once a runtime (50 ms each), and
+ *                         placement reckons with that instead of what their plugins assume
  *   numeric_check=off     on: every program of a run is computed again with the CPU's kernels and compared; the
  *                         report names what differs. Slow, takes memory, waits for devices
  *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated; nodes of

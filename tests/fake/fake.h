@@ -97,6 +97,7 @@ typedef struct fake_config {
     gantry_concurrency concurrency;
     double transfer_gbps, latency_us, copy_us; /* copy_us < 0: not given */
     double pageable_gbps;                      /* where the host's end is not pinned; 0: the same */
+    double assumed_gbps, assumed_latency_us;   /* what it says of itself; < 0: the truth */
     bool pinned, peers;
     uint32_t queues;
     double enqueue_us, reshape_us;
@@ -146,6 +147,7 @@ typedef struct fake_counters {
 
 typedef struct fake_block {
     size_t offset, bytes;
+    uint32_t users; /* one more for each import */
 } fake_block;
 
 /* Thread-safe. The host gets addresses in `shown`, which nobody may read; `own` is the same memory. */
@@ -163,6 +165,8 @@ void fake_memory_close(fake_memory *memory);
 /* NULL when there is no room. */
 void *fake_memory_alloc(fake_memory *memory, size_t bytes);
 size_t fake_memory_free(fake_memory *memory, void *shown); /* returns the bytes given back */
+/* One user more of the block that begins at shown and has that many bytes; false: there is none. */
+bool fake_memory_share(fake_memory *memory, void *shown, size_t bytes);
 /* The device's own address of buffer, or NULL unless all bytes lie in one living block. */
 void *fake_memory_own(fake_memory *memory, gantry_buffer buffer, size_t bytes);
 uint64_t fake_memory_live(fake_memory *memory);
@@ -203,6 +207,9 @@ gantry_status fake_domain_alloc(void *self, size_t bytes, gantry_memory_kind kin
 void fake_domain_free(void *self, void *handle, gantry_memory_kind kind);
 gantry_status fake_domain_copy(void *self, gantry_queue *queue, gantry_copy_kind kind, gantry_buffer target,
                                gantry_buffer source, size_t bytes, gantry_error *err);
+gantry_status fake_domain_import(void *self, void *native, size_t bytes, void **out_handle,
+                                 gantry_error *err);
+gantry_status fake_domain_probe(void *self, gantry_domain_info *inout_info, gantry_error *err);
 int fake_domain_peer(void *self, const char *other_name, const gantry_domain *other);
 gantry_status fake_copy_from_peer(void *self, gantry_queue *queue, const gantry_domain *other,
                                   gantry_buffer target, gantry_buffer source, size_t bytes,

@@ -78,6 +78,18 @@ void fake_domain_free(void *self, void *handle, gantry_memory_kind kind)
     }
 }
 
+/* A handle of its own, from another place: the block then lives until both have given it back. */
+gantry_status fake_domain_import(void *self, void *native, size_t bytes, void **out_handle, gantry_error *err)
+{
+    fake_domain *domain = self;
+    *out_handle = NULL;
+    if (!fake_memory_share(&domain->memory, native, bytes))
+        return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
+                         "fake device: %zu bytes at %p are no block of its memory", bytes, native);
+    *out_handle = native;
+    return GANTRY_OK;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 typedef struct copy_task {
@@ -196,4 +208,68 @@ gantry_status fake_copy_from_peer(void *self, gantry_queue *queue, const gantry_
     if (!fake_of(other))
         return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "fake device: that is no peer");
     return enqueue(queue, &(copy_task){self, fake_of(other), GANTRY_COPY_INSIDE, target, source, bytes}, err);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+#define PROBE_BYTES ((size_t)1 << 18)
+#define PROBE_ROUNDS 5
+
+typedef struct probe {
+    fake_domain *domain;
+    gantry_queue *queue;
+    gantry_buffer device, host;
+    gantry_error *err;
+} probe;
+
+/* The shortest of some copies. */
+static gantry_status time_copy(const probe *p, gantry_copy_kind kind, size_t bytes, double *out_ns)
+{
+    const gantry_domain *table = &p->domain->table;
+    gantry_buffer target = kind == GANTRY_COPY_TO_DEVICE ? p->device : p->host;
+    gantry_buffer source = kind == GANTRY_COPY_TO_DEVICE ? p->host : p->device;
+    for (int k = 0; k < PROBE_ROUNDS; k++) {
+        uint64_t begin = p->domain->host->now_ns(p->domain->host);
+        gantry_status status = table->copy(p->domain, p->queue, kind, target, source, bytes, p->err);
+        if (status == GANTRY_OK)
+            status = table->queue_sync(p->domain, p->queue, p->err);
+        if (status != GANTRY_OK)
+            return status;
+        double ns = (double)(p->domain->host->now_ns(p->domain->host) - begin);
+        *out_ns = k == 0 || ns < *out_ns ? ns : *out_ns;
+    }
+    return GANTRY_OK;
+}
+
+static gantry_status measure(const probe *p, gantry_copy_kind kind, double *out_ns, double *out_bytes_per_ns)
+{
+    double all = 0;
+    gantry_status status = time_copy(p, kind, 64, out_ns);
+    if (status == GANTRY_OK)
+        status = time_copy(p, kind, PROBE_BYTES, &all);
+    *out_bytes_per_ns = all > *out_ns ? (double)(PROBE_BYTES - 64) / (all - *out_ns) : 0;
+    return status;
+}
+
+gantry_status fake_domain_probe(void *self, gantry_domain_info *inout_info, gantry_error *err)
+{
+    probe p = {.domain = self, .err = err};
+    const gantry_domain *table = &p.domain->table;
+    p.host.handle = calloc(1, PROBE_BYTES);
+    gantry_status status = p.host.handle ? table->queue_open(self, &p.queue, err) : GANTRY_RESOURCE;
+    if (status == GANTRY_OK)
+        status = table->alloc(self, PROBE_BYTES, GANTRY_MEMORY_DEVICE, &p.device.handle, err);
+    if (status == GANTRY_OK)
+        status = measure(&p, GANTRY_COPY_TO_DEVICE, &inout_info->to_device_ns,
+                         &inout_info->to_device_bytes_per_ns);
+    if (status == GANTRY_OK)
+        status = measure(&p, GANTRY_COPY_TO_HOST, &inout_info->to_host_ns, &inout_info->to_host_bytes_per_ns);
+    if (status == GANTRY_OK)
+        inout_info->cost_source = 'm';
+    if (p.device.handle)
+        table->free(self, p.device.handle, GANTRY_MEMORY_DEVICE);
+    if (p.queue)
+        table->queue_close(self, p.queue);
+    free(p.host.handle);
+    return status;
 }

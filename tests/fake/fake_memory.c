@@ -80,7 +80,7 @@ void *fake_memory_alloc(fake_memory *memory, size_t bytes)
     if (offset <= memory->bytes && span(bytes) <= memory->bytes - offset && make_room(memory)) {
         memmove(memory->blocks + at + 1, memory->blocks + at,
                 (memory->block_count - at) * sizeof *memory->blocks);
-        memory->blocks[at] = (fake_block){offset, bytes};
+        memory->blocks[at] = (fake_block){offset, bytes, 1};
         memory->block_count++;
         shown = memory->shown + offset;
     }
@@ -107,7 +107,7 @@ size_t fake_memory_free(fake_memory *memory, void *shown)
     size_t bytes = 0, offset = (size_t)((char *)shown - memory->shown);
     pthread_mutex_lock(&memory->lock);
     uint32_t at = find_block(memory, offset);
-    if (at < memory->block_count && memory->blocks[at].offset == offset) {
+    if (at < memory->block_count && memory->blocks[at].offset == offset && --memory->blocks[at].users == 0) {
         bytes = memory->blocks[at].bytes;
         fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                   (off_t)(span(bytes) - PAGE));
@@ -117,6 +117,19 @@ size_t fake_memory_free(fake_memory *memory, void *shown)
     }
     pthread_mutex_unlock(&memory->lock);
     return bytes;
+}
+
+bool fake_memory_share(fake_memory *memory, void *shown, size_t bytes)
+{
+    size_t offset = (size_t)((char *)shown - memory->shown);
+    pthread_mutex_lock(&memory->lock);
+    uint32_t at = find_block(memory, offset);
+    bool found =
+        at < memory->block_count && memory->blocks[at].offset == offset && bytes <= memory->blocks[at].bytes;
+    if (found)
+        memory->blocks[at].users++;
+    pthread_mutex_unlock(&memory->lock);
+    return found;
 }
 
 void *fake_memory_own(fake_memory *memory, gantry_buffer buffer, size_t bytes)

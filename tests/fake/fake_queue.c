@@ -364,9 +364,13 @@ static gantry_status domain_describe(void *self, gantry_domain_info *out_info)
     out_info->alignment = 64;
     out_info->separate_memory = 1;
     out_info->has_clock = config->timing;
-    out_info->to_device_ns = out_info->to_host_ns = fake_copy_ns(config, 0, true);
-    out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns =
-        config->copy_us >= 0 ? 0 : config->transfer_gbps;
+    double latency_ns = config->assumed_latency_us * 1e3, gbps = config->assumed_gbps;
+    out_info->to_device_ns = out_info->to_host_ns =
+        latency_ns < 0 ? fake_copy_ns(config, 0, true) : latency_ns;
+    out_info->to_device_bytes_per_ns = out_info->to_host_bytes_per_ns = gbps >= 0 ? gbps
+                                                                        : config->copy_us >= 0
+                                                                            ? 0
+                                                                            : config->transfer_gbps;
     out_info->cost_source = 'a';
     out_info->queue_count = config->queues;
     return GANTRY_OK;
@@ -404,6 +408,8 @@ void fake_domain_table(fake_domain *domain)
                                     .event_sync = event_sync,
                                     .event_elapsed = event_elapsed,
                                     .lost = domain_lost,
+                                    .import = fake_domain_import,
+                                    .probe = fake_domain_probe,
                                     .peer = fake_domain_peer,
                                     .copy_from_peer = fake_copy_from_peer};
 }

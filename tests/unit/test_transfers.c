@@ -402,6 +402,211 @@ Test(transfers, pinned_memory_is_part_of_memory_limit)
     small_close(&s);
 }
 
+/* ---- memory of the caller on devices --------------------------------------------------------- */
+
+static gantry_buffer take(small_session *s, const char *domain, const void *data)
+{
+    gantry_buffer buffer;
+    cr_assert_eq(gantry_memory_alloc(s->runtime, domain, BYTES, &buffer, &s->err), GANTRY_OK);
+    if (data)
+        cr_assert_eq(gantry_memory_copy(s->runtime, domain, buffer, "host",
+                                        (gantry_buffer){(void *)(uintptr_t)data, 0}, BYTES, &s->err),
+                     GANTRY_OK, "%s", s->err.message);
+    return buffer;
+}
+
+static gantry_tensor tensor_in(const char *domain, gantry_buffer buffer, const int64_t *dims)
+{
+    return (gantry_tensor){sizeof(gantry_tensor), GANTRY_FLOAT32, 2, dims, NULL, domain, buffer, BYTES};
+}
+
+static const int64_t SHAPE[2] = {ROWS, 4};
+
+static void bind_on_devices(small_session *s, const char *input, gantry_buffer in, const char *output,
+                            gantry_buffer out)
+{
+    gantry_tensor x_tensor = tensor_in(input, in, SHAPE), y_tensor = tensor_in(output, out, SHAPE);
+    cr_assert_eq(gantry_run_bind_input(s->run, 0, &x_tensor, &s->err), GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(gantry_run_bind_output(s->run, 0, &y_tensor, &s->err), GANTRY_OK, "%s", s->err.message);
+}
+
+/* The input lies on b, the output on the other device: only what changes devices is copied. */
+Test(transfers, inputs_and_outputs_lie_on_two_devices)
+{
+    for (int peers = 0; peers < 2; peers++) {
+        float y[COUNT];
+        small_session s =
+            open_on(there_and_back(), peers ? ", \"peers\": true" : "", BOTH ";bind.x=b;bind.y=b");
+        gantry_buffer in = take(&s, "b", x), out = take(&s, "b", NULL);
+        bind_on_devices(&s, "b", in, "b", out);
+        json_t *ledger = checked_ledger(&s);
+        check_row(ledger, "x", "a", "input", peers ? "peer" : "staged");
+        check_row(ledger, "y", "b", "output", peers ? "peer" : "staged");
+        cr_assert_eq(number(ledger, "crossing_bytes"), (peers ? 4 : 8) * BYTES);
+        cr_assert_eq(gantry_memory_copy(s.runtime, "host", (gantry_buffer){y, 0}, "b", out, BYTES, &s.err),
+                     GANTRY_OK);
+        for (int k = 0; k < COUNT; k++)
+            cr_assert_eq(y[k], x[k] < 0 ? -x[k] : 0, "element %d", k);
+        json_decref(ledger);
+        gantry_memory_free(s.runtime, "b", &in);
+        gantry_memory_free(s.runtime, "b", &out);
+        small_close(&s);
+    }
+}
+
+/* y = Abs(Neg(x)) stays on a, and comes back as x 64 times. */
+static wire one_device(void)
+{
+    wire g = small_graph("one");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "n"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Add", "add1", "n,x2", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_input(&g, "x2", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_F32, 2, -1, 4);
+    return small_model(g);
+}
+
+Test(transfers, state_that_is_fed_back_on_a_device_is_never_copied)
+{
+    float y[COUNT];
+    small_session s = open_on(one_device(), "", BOTH ";bind.x=a;bind.x2=a;bind.y=a");
+    gantry_buffer state[2] = {take(&s, "a", x), take(&s, "a", NULL)}, other = take(&s, "a", z);
+    gantry_tensor z_tensor = tensor_in("a", other, SHAPE);
+    cr_assert_eq(gantry_run_bind_input(s.run, 1, &z_tensor, &s.err), GANTRY_OK);
+    counters before = counted(0);
+    for (int k = 0; k < 64; k++) {
+        bind_on_devices(&s, "a", state[k % 2], "a", state[(k + 1) % 2]);
+        run(&s);
+    }
+    counters after = counted(0);
+    cr_assert_eq(after.copied_bytes, before.copied_bytes);
+    cr_assert_eq(after.inside_bytes, before.inside_bytes);
+    cr_assert_eq(after.runs, before.runs + 64);
+    cr_assert_eq(gantry_memory_copy(s.runtime, "host", (gantry_buffer){y, 0}, "a", state[0], BYTES, &s.err),
+                 GANTRY_OK);
+    for (int k = 0; k < COUNT; k++)
+        cr_assert_eq(y[k], x[k], "64 times z - x is x again");
+    for (int k = 0; k < 2; k++)
+        gantry_memory_free(s.runtime, "a", &state[k]);
+    gantry_memory_free(s.runtime, "a", &other);
+    small_close(&s);
+}
+
+Test(transfers, memory_that_others_made_is_imported)
+{
+    float y[COUNT];
+    gantry_buffer mine, none;
+    small_session s = open_on(there_and_back(), "", BOTH ";bind.x=a");
+    gantry_buffer native = take(&s, "a", x);
+    cr_assert_eq(gantry_memory_import(s.runtime, "a", native.handle, BYTES, &mine, &s.err), GANTRY_OK, "%s",
+                 s.err.message);
+    gantry_memory_free(s.runtime, "a", &native);
+    gantry_tensor t = tensor_in("a", mine, SHAPE);
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &t, &s.err), GANTRY_OK);
+    run(&s);
+    check_there_and_back(&s);
+    cr_assert_eq(gantry_memory_import(s.runtime, "a", y, BYTES, &none, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_null(none.handle);
+    cr_assert_eq(gantry_memory_import(s.runtime, "host", y, BYTES, &none, &s.err), GANTRY_UNSUPPORTED);
+    cr_assert_eq(gantry_memory_import(s.runtime, "c", y, BYTES, &none, &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_eq(gantry_memory_import(s.runtime, "a", mine.handle, BYTES + 1, &none, &s.err),
+                 GANTRY_INVALID_ARGUMENT, "larger than it is");
+    gantry_memory_free(s.runtime, "a", &mine);
+    cr_assert_null(mine.handle);
+    small_close(&s);
+}
+
+Test(transfers, the_caller_copies_from_device_to_device)
+{
+    for (int peers = 0; peers < 2; peers++) {
+        float y[COUNT] = {0};
+        small_session s = open_on(there_and_back(), peers ? ", \"peers\": true" : "", BOTH);
+        gantry_buffer a = take(&s, "a", z), b = take(&s, "b", NULL);
+        counters before = counted(1);
+        cr_assert_eq(gantry_memory_copy(s.runtime, "b", b, "a", a, BYTES, &s.err), GANTRY_OK, "%s",
+                     s.err.message);
+        cr_assert_eq(counted(1).peer_bytes - before.peer_bytes, peers ? BYTES : 0);
+        cr_assert_eq(counted(1).copied_bytes - before.copied_bytes, peers ? 0 : BYTES);
+        cr_assert_eq(gantry_memory_copy(s.runtime, "host", (gantry_buffer){y, 0}, "b", b, BYTES, &s.err),
+                     GANTRY_OK);
+        cr_assert_eq(memcmp(y, z, BYTES), 0);
+        gantry_memory_free(s.runtime, "a", &a);
+        gantry_memory_free(s.runtime, "b", &b);
+        small_close(&s);
+    }
+}
+
+/* Handles of a device are no addresses: two of them never overlap, however close they are. */
+Test(transfers, buffers_of_devices_overlap_only_in_one_handle)
+{
+    small_session s = open_on(there_and_back(), "", BOTH ";bind.x=a;bind.y=a");
+    gantry_buffer in = take(&s, "a", x), out = take(&s, "a", NULL);
+    bind_on_devices(&s, "a", in, "a", (gantry_buffer){in.handle, 64});
+    cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_INVALID_ARGUMENT);
+    bind_on_devices(&s, "a", in, "a", out);
+    run(&s);
+    gantry_memory_free(s.runtime, "a", &in);
+    gantry_memory_free(s.runtime, "a", &out);
+    small_close(&s);
+}
+
+/* ---- measured costs -------------------------------------------------------------------------- */
+
+static double cost_of(small_session *s, const char **out_source)
+{
+    gantry_report *report = NULL;
+    const char *text = NULL;
+    cr_assert_eq(gantry_session_report(s->session, NULL, &report, &s->err), GANTRY_OK);
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_JSON, &text, NULL, NULL), GANTRY_OK);
+    json_t *document = json_loads(text, 0, NULL),
+           *domain = json_array_get(json_object_get(document, "domains"), 1);
+    double us = json_number_value(json_object_get(domain, "to_device_us"));
+    *out_source = strcmp(json_string_value(json_object_get(domain, "cost_source")), "measured") == 0
+                      ? "measured"
+                      : "assumed";
+    json_decref(document);
+    gantry_report_destroy(&report);
+    return us;
+}
+
+/* The device says that copies cost nothing; they take 3 ms. */
+Test(transfers, probed_costs_replace_assumed_ones)
+{
+    const char *const keys =
+        ", \"assumed_latency_us\": 0, \"assumed_gbps\": 100, \"copy_us\": 3000, \"work_us\": "
+        "{\"Neg\": 0.001, \"Abs\": 0.001, \"Relu\": 0.001}";
+    const char *source;
+    small_session plain = open_on(there_and_back(), keys, "providers=a,b,cpu");
+    cr_assert_lt(cost_of(&plain, &source), 3000);
+    cr_assert_str_eq(source, "assumed");
+    uint64_t copies = counted(0).copies;
+    cr_assert_eq(copies, 0, "nobody measured");
+    small_close(&plain);
+    small_session probed = open_on(there_and_back(), keys, "providers=a,b,cpu;probe=on");
+    cr_assert_geq(cost_of(&probed, &source), 3000);
+    cr_assert_str_eq(source, "measured");
+    copies = counted(0).copies;
+    cr_assert_gt(copies, 0);
+    small_bind(&probed, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    run(&probed);
+    check_there_and_back(&probed);
+    cr_assert_eq(counted(0).copies, copies, "copies of 3 ms are worth no Neg of 8 rows");
+    gantry_session *second = NULL;
+    gantry_options *options = NULL;
+    wire model = there_and_back();
+    cr_assert_eq(gantry_options_create(&options, NULL), GANTRY_OK);
+    cr_assert_eq(gantry_options_set(options, "providers", "a,b,cpu", NULL), GANTRY_OK);
+    cr_assert_eq(gantry_options_set(options, "probe", "on", NULL), GANTRY_OK);
+    cr_assert_eq(gantry_session_create_from_memory(probed.runtime, model.data, model.size, options, &second,
+                                                   NULL, NULL),
+                 GANTRY_OK);
+    cr_assert_eq(counted(0).copies, copies, "once a runtime");
+    gantry_session_destroy(&second, NULL);
+    gantry_options_destroy(&options);
+    wire_free(&model);
+    small_close(&probed);
+}
+
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 /* A body on a device: what its iterations copy is counted one by one. */
