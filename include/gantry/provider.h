@@ -660,10 +660,10 @@ typedef struct gantry_provider {
      * packed_put. Fills at most capacity, stepping by out_classes[0].struct_bytes, and returns how many there
      * are. From any thread, while others work. */
     uint32_t (*memory_classes)(void *self, gantry_memory_class *out_classes, uint32_t capacity);
-    /* Both together: a compiled program as bytes that outlive the process. save gives memory of host->alloc,
-     * which the host frees. load is compile with the bytes beside its arguments; GANTRY_DATA: they do not fit
-     * after all, and compile is called. The host's key has the provider's name, version and fingerprint, the
-     * partition with its constants, and the options. */
+    /* Both together, called from a later release on: a compiled program as bytes that outlive the process.
+     * save gives memory of host->alloc, which the host frees. load is compile with the bytes beside its
+     * arguments; GANTRY_DATA: they do not fit after all, and compile is called. The host's key has the
+     * provider's name, version and fingerprint, the partition with its constants, and the options. */
     gantry_status (*blob_save)(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
                                gantry_error *err);
     gantry_status (*blob_load)(void *self, const gantry_compile_args *args, const void *data, size_t bytes,

@@ -323,6 +323,9 @@ static bool live(const life_model *model, long injected, bool lasting)
                gantry_options_set(l.options, "threads", "1", NULL) == GANTRY_OK &&
                gantry_options_set(l.options, "providers", model->on_device ? "fake,cpu" : "cpu", NULL) ==
                    GANTRY_OK &&
+               gantry_options_set(l.options, "plan", model->on_device ? "priority" : "cost", NULL) ==
+                   GANTRY_OK &&
+               gantry_options_set(l.options, "fake.share", "on", NULL) == GANTRY_OK &&
                gantry_options_set(l.options, "cpu.disable_types", "float16", NULL) == GANTRY_OK &&
                gantry_options_set(l.options, "numeric_check", model->numeric ? "on" : "off", NULL) ==
                    GANTRY_OK,
