@@ -3,7 +3,7 @@
 #
 #     tools/corpus.sh [PART ...]      parts: conformance cases hostile models (default: these) all_models
 #
-# Models go to $GANTRY_MODELS (default ~/.cache/gantry-models): about 60 MB, all_models about 1.5 GB.
+# Models go to $GANTRY_MODELS (default ~/.cache/gantry-models): about 130 MB, all_models about 1.5 GB.
 # $GANTRY_CORPUS_PYTHON: a Python that has onnx, numpy and onnxruntime, in place of an own venv.
 set -eu
 cd "$(dirname "$0")/.."
@@ -79,7 +79,7 @@ run_for_missing() {
 }
 
 make_models() {
-    make_named_models "ppocr_rec ppocr_cls silero_vad magika basic_pitch" "mobilenetv2 ctrl_loop tiny_add tiny_mlp"
+    make_named_models "ppocr_rec ppocr_cls silero_vad magika basic_pitch" "mobilenetv2 bert_l2 ctrl_loop tiny_add tiny_mlp"
 }
 
 make_all_models() {

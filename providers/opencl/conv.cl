@@ -53,6 +53,73 @@ __kernel void conv_direct(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, 
     STORE(y, y_begin + ((ulong)batch * filters + oc) * outs + at, sum);
 }
 
+/* For a device whose items run one after the other: an item computes EACH_ROWS filters at 16 neighbours in x. The
+ * last 16 may begin before the item's own; those are computed twice, stored once. */
+#ifdef EACH_ROWS
+float16 load_line(__global const T *restrict row, int ix, int stride, int extent)
+{
+    if (stride == 1 && ix >= 0 && ix + 16 <= extent)
+        return LOAD16(row, ix);
+    if (stride == 2 && ix >= 0 && ix + 32 <= extent) {
+        float16 near = LOAD16(row, ix), far = LOAD16(row, ix + 16);
+        return (float16)(near.even, far.even);
+    }
+    float lanes[16];
+    for (int j = 0; j < 16; j++) {
+        int at = ix + j * stride;
+        float v = LOAD(row, clamp(at, 0, extent - 1));
+        lanes[j] = at >= 0 && at < extent ? v : 0.0f;
+    }
+    return vload16(0, lanes);
+}
+
+__kernel void conv_lines(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, int group_out, int groups)
+{
+    int own = get_global_id(0) * 16, wide = min(out.s2, 16), ox = min(own, out.s2 - wide);
+    int lines = out.s0 * out.s1, blocks = (group_out + EACH_ROWS - 1) / EACH_ROWS, batch = get_global_id(2);
+    int line = get_global_id(1) % lines, block = get_global_id(1) / lines, group = block / blocks;
+    if (own >= out.s2 || group >= groups)
+        return;
+    int y0 = line % out.s1 * stride.s1 - pad.s1, z0 = line / out.s1 * stride.s0 - pad.s0;
+    int taps = group_in * window.s0 * window.s1 * window.s2, tap = 0, first = block % blocks * EACH_ROWS;
+    float16 sum[EACH_ROWS];
+    int at[EACH_ROWS];
+    for (int i = 0; i < EACH_ROWS; i++) {
+        sum[i] = 0.0f;
+        at[i] = (group * group_out + min(first + i, group_out - 1)) * taps;
+    }
+    x += x_begin + ((ulong)batch * groups + group) * group_in * (in.s0 * in.s1 * in.s2);
+    w += w_begin;
+    for (int c = 0; c < group_in; c++)
+        for (int kz = 0; kz < window.s0; kz++)
+            for (int ky = 0; ky < window.s1; ky++) {
+                int iz = z0 + kz * dilation.s0, iy = y0 + ky * dilation.s1;
+                if (iz < 0 || iz >= in.s0 || iy < 0 || iy >= in.s1) {
+                    tap += window.s2;
+                    continue;
+                }
+                __global const T *restrict row = x + ((c * in.s0 + iz) * in.s1 + iy) * in.s2;
+                for (int kx = 0; kx < window.s2; kx++, tap++) {
+                    int ix = ox * stride.s2 - pad.s2 + kx * dilation.s2;
+                    float16 v = load_line(row, ix, stride.s2, in.s2);
+                    for (int i = 0; i < EACH_ROWS; i++)
+                        sum[i] = fma((float16)(LOAD(w, at[i] + tap)), v, sum[i]);
+                }
+            }
+    for (int i = 0; i < EACH_ROWS && first + i < group_out; i++) {
+        int oc = group * group_out + first + i;
+        ulong to = y_begin + (((ulong)batch * groups * group_out + oc) * lines + line) * out.s2 + ox;
+        float lanes[16];
+#ifdef BIAS
+        sum[i] += LOAD(bias, bias_begin + oc);
+#endif
+        vstore16(sum[i], 0, lanes);
+        for (int j = own - ox; j < wide; j++)
+            STORE(y, to + j, lanes[j]);
+    }
+}
+#endif
+
 /* The transposed one gathers: one item for each output element looks for the inputs that reach it. Weights are
  * [channel][filter of the group][window]. */
 __kernel void conv_transposed(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, int group_out)

@@ -67,10 +67,8 @@ static void describe(opencl_launch *launch, const conv *c, const char *variant, 
 
 /* ---- directly -------------------------------------------------------------------------------- */
 
-static opencl_launch *add_direct(opencl_build *build, const conv *c, const char *kernel)
+static void add_operands(opencl_launch *launch, const conv *c)
 {
-    opencl_launch *launch =
-        opencl_heavy_add(build, c->x, c->bias ? "#define BIAS\n" : "", opencl_conv_source, kernel);
     opencl_arg_input(launch, c->x);
     opencl_arg_input(launch, c->w);
     opencl_arg_input(launch, c->bias ? c->bias : c->x);
@@ -78,8 +76,30 @@ static opencl_launch *add_direct(opencl_build *build, const conv *c, const char 
     opencl_window_args(launch, &c->window, 6);
     opencl_arg_int(launch, c->group_in);
     opencl_arg_int(launch, c->group_out);
+}
+
+static opencl_launch *add_direct(opencl_build *build, const conv *c, const char *kernel)
+{
+    opencl_launch *launch =
+        opencl_heavy_add(build, c->x, c->bias ? "#define BIAS\n" : "", opencl_conv_source, kernel);
+    add_operands(launch, c);
     opencl_launch_items(launch, c->plane_out, (int64_t)c->groups * c->group_out, c->batches);
     return launch;
+}
+
+/* On a CPU: 16 neighbours at a time in registers. */
+static void add_lines(opencl_build *build, const conv *c)
+{
+    int32_t each = c->group_out >= 8 ? 8 : c->group_out >= 4 ? 4 : c->group_out >= 2 ? 2 : 1;
+    int64_t blocks = (c->group_out + each - 1) / each, lines = (int64_t)c->window.out[0] * c->window.out[1];
+    char defines[64];
+    snprintf(defines, sizeof defines, "#define EACH_ROWS %d\n%s", each, c->bias ? "#define BIAS\n" : "");
+    opencl_launch *launch = opencl_heavy_add(build, c->x, defines, opencl_conv_source, "conv_lines");
+    add_operands(launch, c);
+    opencl_arg_int(launch, c->groups);
+    opencl_launch_size(launch, (c->window.out[2] + 15) / 16, lines * blocks * c->groups, c->batches);
+    opencl_launch_groups(launch, 1, 8, 1);
+    describe(launch, c, "conv:lines", c->taps);
 }
 
 /* ---- as a product ---------------------------------------------------------------------------- */
@@ -179,16 +199,23 @@ static bool is_direct(const conv *c)
     return c->groups > 1 && (c->group_out < 8 || c->taps < 16);
 }
 
+/* Lines of 16 are full, or nothing else fits. */
+static bool fits_lines(const conv *c)
+{
+    return c->window.out[2] >= 14 || is_direct(c);
+}
+
 static void prepare_conv(opencl_build *build, const opencl_node *node)
 {
     conv c = read_conv(node, false);
     if (opencl_count(c.y) == 0)
         return;
-    if (is_direct(&c))
-        describe(add_direct(build, &c, "conv_direct"), &c, c.group_in == 1 ? "conv:depthwise" : "conv:direct",
-                 c.taps);
-    else if (reads_points(&c.window))
+    if (reads_points(&c.window) && !is_direct(&c))
         add_points(build, node, &c);
+    else if (opencl_is_serial(node->device) && fits_lines(&c))
+        add_lines(build, &c);
+    else if (is_direct(&c))
+        describe(add_direct(build, &c, "conv_direct"), &c, "conv:direct", c.taps);
     else
         add_product(build, node, &c);
 }

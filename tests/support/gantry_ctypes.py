@@ -70,6 +70,17 @@ class Runtime:
     def load_provider(self, path, config=""):
         self.check(self.lib.gantry_runtime_load_provider(self.handle, path.encode(), config.encode(), self.error()))
 
+    def unavailable(self, name):
+        """Why the provider of that name can't be used; None when it can."""
+        for k in range(self.lib.gantry_runtime_provider_count(self.handle)):
+            row, available, detail = C.c_char_p(), C.c_int(), C.c_char_p()
+            self.check(self.lib.gantry_runtime_provider(self.handle, C.c_uint32(k), C.byref(row), C.byref(available), C.byref(detail)))
+            if row.value.decode() == name and available.value:
+                return None
+            if row.value.decode() == name:
+                return detail.value.decode()
+        return "not loaded"
+
     def device_buffer(self, domain, array):
         """Memory of a domain with the bytes of an array."""
         buffer = Buffer()

@@ -1,0 +1,157 @@
+/* Products, convolutions, pools and normalizations of the OpenCL provider, against the CPU's results. */
+#include "../support/opencl_rows.h"
+
+TestSuite(opencl_heavy, .init = rows_setup, .fini = rows_teardown, .timeout = 240);
+
+Test(opencl_heavy, products)
+{
+    static const row rows[] = {
+        {"MatMul", "f32[4,5] f32[5,3]", "", "f32"},
+        {"MatMul", "f32[37,70] f32[70,45]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[2,3,9,17] f32[17,33]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[2,3,9,17] f32[2,3,17,20]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[2,1,4,6] f32[3,6,5]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[4,6] f32[3,6,18]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[3,2,2,1,3,4] f32[2,1,5,4,2]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[6] f32[6]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[6] f32[2,6,5]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[2,5,6] f32[6]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[1,64] f32[64,100]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f16[9,40] f16[40,21]", "", "f16", .tolerance = 5e-3},
+        {"MatMul", "f32[3,0] f32[0,4]", "", "f32"},
+        {"MatMul", "f32[0,3] f32[3,4]", "", "f32"},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_heavy, gemm)
+{
+    static const row rows[] = {
+        {"Gemm", "f32[5,7] f32[7,20] f32[5,20]", "alpha=0.5 beta=0.25", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[5,7] f32[7,20] f32[20]", "", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[5,7] f32[7,20] f32[5,1]", "", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[5,7] f32[7,20] f32[1]", "beta=2.0", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[5,7] f32[7,20]", "", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[5,70] f32[20,70] f32[20]", "transB=1", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[1,70] f32[20,70] f32[20]", "transB=1", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[17,6] f32[17,21]", "transA=1 alpha=3.0", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[70,66] f32[80,70] f32[80]", "transA=1 transB=1", "f32", .tolerance = 1e-5},
+        {"Gemm", "f16[5,7] f16[20,7] f16[20]", "transB=1", "f16", .tolerance = 5e-3},
+        {"Gemm", "f32[2,3] f32[3,4] f32[4]", "", "f32", 11, .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_heavy, convolutions)
+{
+    static const row rows[] = {
+        {"Conv", "f32[1,3,8,8] f32[5,3,3,3] f32[5]", "pads=1,1,1,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,3,9,7] f32[9,3,3,2]", "strides=2,3 pads=1,0,2,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,2,12,12] f32[4,2,3,3]", "dilations=2,3", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,20,5,5] f32[17,20,1,1] f32[17]", "", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,8,6,6] f32[8,8,1,1]", "strides=2,2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,2,20] f32[6,2,5] f32[6]", "pads=2,2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,2,5,6,7] f32[3,2,2,3,2]", "pads=0,1,1,1,1,0", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,12,7,7] f32[12,1,3,3] f32[12]", "group=12 pads=1,1,1,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,6,19,21] f32[12,1,5,5]", "group=6 pads=2,2,2,2 strides=2,1", "f32",
+         .tolerance = 1e-5},
+        {"Conv", "f32[1,6,7,7] f32[4,3,3,3]", "group=2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,8,6,6] f32[32,4,3,3] f32[32]", "group=2 pads=1,1,1,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,16,5,5] f32[16,8,1,1] f32[16]", "group=2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,3,10,9] f32[4,3,3,3]", "auto_pad=SAME_UPPER strides=2,2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,3,10,9] f32[4,3,4,2]", "auto_pad=SAME_LOWER strides=3,2", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,3,10,9] f32[4,3,3,3]", "auto_pad=VALID", "f32", .tolerance = 1e-5},
+        {"Conv", "f16[1,3,8,8] f16[5,3,3,3] f16[5]", "pads=1,1,1,1", "f16", .tolerance = 5e-3},
+        {"Conv", "f32[1,3,21,40] f32[9,3,3,3] f32[9]", "pads=1,1,1,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,3,21,45] f32[10,3,5,3] f32[10]", "pads=2,1,2,1 strides=2,2", "f32",
+         .tolerance = 1e-5},
+        {"Conv", "f32[1,2,70] f32[3,2,7]", "pads=9,0 dilations=2, strides=3,", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,4,9,33] f32[8,1,3,3] f32[8]", "pads=1,1,1,1 group=4", "f32", .tolerance = 1e-5},
+        {"Conv", "f16[1,4,9,40] f16[4,1,3,3]", "pads=1,1,1,1 group=4 strides=1,2", "f16", .tolerance = 5e-3},
+        {"Conv", "f32[0,3,8,8] f32[5,3,3,3]", "", "f32"},
+        {"ConvTranspose", "f32[1,3,5,5] f32[3,4,3,3] f32[4]", "strides=2,2 pads=1,1,1,1", "f32",
+         .tolerance = 1e-5},
+        {"ConvTranspose", "f32[2,4,5,4] f32[4,3,2,2]", "strides=2,2", "f32", .tolerance = 1e-5},
+        {"ConvTranspose", "f32[1,4,6] f32[4,2,3]", "group=2 dilations=2, output_padding=1, strides=2,", "f32",
+         .tolerance = 1e-5},
+        {"ConvTranspose", "f32[1,2,5,5] f32[2,3,3,3]", "strides=3,2 output_shape=15,11", "f32",
+         .tolerance = 1e-5},
+        {"ConvTranspose", "f32[1,2,3,4,5] f32[2,2,2,3,2]", "strides=2,1,2", "f32", .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+/* More columns than scratch memory holds at a time: parts of an image, and some images of many. */
+Test(opencl_heavy, convolutions_in_parts)
+{
+    static const row rows[] = {
+        {"Conv", "f32[1,1,190,12] f32[3,1,61,31]", "pads=30,15,30,15", "f32", .tolerance = 1e-4},
+        {"Conv", "f32[60,1,12,12] f32[2,1,25,25]", "pads=12,12,12,12", "f32", .tolerance = 1e-4},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_heavy, pools)
+{
+    static const row rows[] = {
+        {"MaxPool", "f32[2,3,8,9]", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", "f32"},
+        {"MaxPool", "f32[1,2,8,9]", "kernel_shape=3,2 dilations=2,1 ceil_mode=1 strides=2,3", "f32"},
+        {"MaxPool", "f32[1,2,17]", "kernel_shape=4, strides=3, ceil_mode=1", "f32"},
+        {"MaxPool", "f32[1,2,5,6,7]", "kernel_shape=2,2,3 auto_pad=SAME_UPPER", "f32"},
+        {"MaxPool", "f16[1,2,8,9]", "kernel_shape=3,3", "f16"},
+        {"AveragePool", "f32[2,3,8,9]", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", "f32"},
+        {"AveragePool", "f32[2,3,8,9]", "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1", "f32"},
+        {"AveragePool", "f32[1,2,9,8]", "kernel_shape=3,2 strides=2,3 ceil_mode=1 count_include_pad=1",
+         "f32"},
+        {"AveragePool", "f32[1,2,9,8]", "kernel_shape=3,3 strides=2,3 ceil_mode=1 pads=1,1,1,1", "f32"},
+        {"AveragePool", "f32[1,2,9,8]", "kernel_shape=2,2 dilations=2,2 pads=1,1,1,1 count_include_pad=1",
+         "f32"},
+        {"AveragePool", "f32[1,2,9,8]", "kernel_shape=4,4 auto_pad=SAME_LOWER", "f32"},
+        {"AveragePool", "f16[1,2,9,8]", "kernel_shape=3,3", "f16"},
+        {"LpPool", "f32[1,2,9,8]", "kernel_shape=3,3 pads=1,1,1,1 p=2", "f32", .tolerance = 1e-5},
+        {"LpPool", "f32[1,2,9,8]", "kernel_shape=3,3 p=3", "f32", .tolerance = 1e-5},
+        {"GlobalAveragePool", "f32[2,3,7,9]", "", "f32"},
+        {"GlobalAveragePool", "f32[2,3,50]", "", "f32"},
+        {"GlobalAveragePool", "f16[2,3,7,7]", "", "f16"},
+        {"GlobalMaxPool", "f32[2,3,7,9]", "", "f32"},
+        {"GlobalLpPool", "f32[2,3,7,9]", "p=1", "f32", .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_heavy, softmax)
+{
+    static const row rows[] = {
+        {"Softmax", "f32[4,70]", "", "f32"},
+        {"Softmax", "f32[2,3,4,5]", "axis=1", "f32"},
+        {"Softmax", "f32[2,3,4,5]", "axis=-4", "f32"},
+        {"Softmax", "f32[2,3,4,5]", "", "f32", 11},
+        {"Softmax", "f32[2,3,4,5]", "axis=2", "f32", 11},
+        {"Softmax", "f16[4,70]", "", "f16"},
+        {"LogSoftmax", "f32[4,70]", "", "f32", .tolerance = 1e-5},
+        {"LogSoftmax", "f32[2,3,4,5]", "axis=0", "f32", .tolerance = 1e-5},
+        {"LogSoftmax", "f32[2,3,4,5]", "axis=2", "f32", 11, .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_heavy, normalizations)
+{
+    static const row rows[] = {
+        {"LayerNormalization", "f32[3,5,40] f32[40] f32[40]", "", "f32", .tolerance = 1e-5},
+        {"LayerNormalization", "f32[3,5,8] f32[5,8]", "axis=1 epsilon=0.01", "f32", .tolerance = 1e-5},
+        {"LayerNormalization", "f32[3,5,8] f32[1] f32[1]", "axis=-2", "f32", .tolerance = 1e-5},
+        {"LayerNormalization", "f32[3,5,40] f32[40] f32[40]", "", "f32", .tolerance = 1e-5, .outputs = 3},
+        {"LayerNormalization", "f16[3,40] f16[40] f16[40]", "", "f16", .tolerance = 5e-3},
+        {"RMSNormalization", "f32[3,5,40] f32[40]", "", "f32", 23, .tolerance = 1e-5},
+        {"RMSNormalization", "f32[3,5,8] f32[5,8]", "axis=1", "f32", 23, .tolerance = 1e-5},
+        {"InstanceNormalization", "f32[2,3,7,5] f32[3] f32[3]", "", "f32", .tolerance = 1e-5},
+        {"GroupNormalization", "f32[2,6,7,5] f32[6] f32[6]", "num_groups=3", "f32", .tolerance = 1e-5},
+        {"GroupNormalization", "f32[2,6,7,5] f32[3] f32[3]", "num_groups=3", "f32", 18, .tolerance = 1e-5},
+        {"BatchNormalization", "f32[2,3,4,5] f32[3] f32[3] f32[3] f32[3]+", "", "f32", .tolerance = 1e-5},
+        {"BatchNormalization", "f32[2,3] f32[3] f32[3] f32[3] f32[3]+", "epsilon=0.1", "f32", 9,
+         .tolerance = 1e-5},
+        {"LRN", "f32[2,9,4,5]", "size=4 alpha=0.5 beta=0.6 bias=1.5", "f32", .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
