@@ -89,31 +89,38 @@ static void write_kernel(const opencl_node *node, const uint32_t *inputs, uint32
     opencl_text_add(text, "    U_C result = (U_C)(%s);\n    STORE_U(result, y, oy + k);\n}\n", expression);
 }
 
-void opencl_elementwise_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
-                            uint32_t count, const char *expression, float p, float q)
+void opencl_elementwise_walk_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
+                                 uint32_t count, opencl_walk *walk, const char *expression, float p, float q)
 {
     const opencl_operand *y = opencl_output(node, 0);
-    opencl_walk walk;
     opencl_text text = {.used = 0};
     double bytes = (double)opencl_bytes(y);
-    opencl_walk_begin(&walk, y->rank, y->dims);
-    for (uint32_t k = 0; k < count; k++)
-        opencl_walk_broadcast(&walk, &node->inputs[inputs[k]]);
-    opencl_walk_join(&walk);
-    write_kernel(node, inputs, count, &walk, expression, &text);
+    opencl_walk_join(walk);
+    write_kernel(node, inputs, count, walk, expression, &text);
     opencl_launch *launch = opencl_launch_add(build, "", text.data, "elementwise");
     for (uint32_t k = 0; k < count; k++) {
         opencl_arg_input(launch, &node->inputs[inputs[k]]);
         bytes += (double)opencl_bytes(&node->inputs[inputs[k]]);
     }
     opencl_arg_output(launch, y);
-    opencl_arg_int(launch, (int32_t)walk.count);
+    opencl_arg_int(launch, (int32_t)walk->count);
     opencl_arg_float(launch, p);
     opencl_arg_float(launch, q);
-    opencl_walk_arguments(&walk, launch);
-    opencl_launch_size(launch, walk.count, 1, 1);
-    opencl_launch_describe(launch, walk.rank == 1 ? "elementwise_flat" : "elementwise_strided", bytes,
-                           (double)walk.count);
+    opencl_walk_arguments(walk, launch);
+    opencl_launch_size(launch, walk->count, 1, 1);
+    opencl_launch_describe(launch, walk->rank == 1 ? "elementwise_flat" : "elementwise_strided", bytes,
+                           (double)walk->count);
+}
+
+void opencl_elementwise_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
+                            uint32_t count, const char *expression, float p, float q)
+{
+    const opencl_operand *y = opencl_output(node, 0);
+    opencl_walk walk;
+    opencl_walk_begin(&walk, y->rank, y->dims);
+    for (uint32_t k = 0; k < count; k++)
+        opencl_walk_broadcast(&walk, &node->inputs[inputs[k]]);
+    opencl_elementwise_walk_add(build, node, inputs, count, &walk, expression, p, q);
 }
 
 /* ---- operators that are an expression -------------------------------------------------------- */

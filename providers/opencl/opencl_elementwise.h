@@ -9,4 +9,8 @@
 void opencl_elementwise_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
                             uint32_t count, const char *expression, float p, float q);
 
+/* The same with the walk made by the caller: one operand for each of the inputs, not yet joined. */
+void opencl_elementwise_walk_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
+                                 uint32_t count, opencl_walk *walk, const char *expression, float p, float q);
+
 #endif

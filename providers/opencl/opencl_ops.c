@@ -4,8 +4,9 @@
 #include <math.h>
 
 static const opencl_op_table *const tables[] = {
-    &opencl_elementwise_ops, &opencl_gemm_ops,   &opencl_conv_ops,   &opencl_pool_ops,  &opencl_norm_ops,
-    &opencl_movement_ops,    &opencl_gather_ops, &opencl_resize_ops, &opencl_reduce_ops};
+    &opencl_elementwise_ops, &opencl_gemm_ops,     &opencl_conv_ops,   &opencl_pool_ops,
+    &opencl_norm_ops,        &opencl_movement_ops, &opencl_gather_ops, &opencl_resize_ops,
+    &opencl_reduce_ops,      &opencl_quantize_ops, &opencl_scan_ops};
 
 const opencl_op *opencl_op_find(const gantry_node_view *node)
 {
@@ -40,7 +41,17 @@ static const dtype_row dtypes[GANTRY_DTYPE_COUNT] = {[GANTRY_FLOAT32] = {4, "flo
                                                      [GANTRY_UINT64] = {8, "ulong", "uint64"},
                                                      [GANTRY_COMPLEX64] = {8, NULL, "complex64"},
                                                      [GANTRY_COMPLEX128] = {16, NULL, "complex128"},
-                                                     [GANTRY_BFLOAT16] = {2, "ushort", "bfloat16"}};
+                                                     [GANTRY_BFLOAT16] = {2, "ushort", "bfloat16"},
+                                                     [GANTRY_FLOAT8E4M3FN] = {1, NULL, "float8e4m3fn"},
+                                                     [GANTRY_FLOAT8E4M3FNUZ] = {1, NULL, "float8e4m3fnuz"},
+                                                     [GANTRY_FLOAT8E5M2] = {1, NULL, "float8e5m2"},
+                                                     [GANTRY_FLOAT8E5M2FNUZ] = {1, NULL, "float8e5m2fnuz"},
+                                                     [GANTRY_UINT4] = {0, NULL, "uint4"},
+                                                     [GANTRY_INT4] = {0, NULL, "int4"},
+                                                     [GANTRY_FLOAT4E2M1] = {0, NULL, "float4e2m1"},
+                                                     [GANTRY_FLOAT8E8M0] = {1, NULL, "float8e8m0"},
+                                                     [GANTRY_UINT2] = {0, NULL, "uint2"},
+                                                     [GANTRY_INT2] = {0, NULL, "int2"}};
 
 size_t opencl_dtype_bytes(gantry_dtype dtype)
 {

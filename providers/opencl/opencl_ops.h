@@ -95,6 +95,8 @@ extern const opencl_op_table opencl_movement_ops;
 extern const opencl_op_table opencl_gather_ops;
 extern const opencl_op_table opencl_resize_ops;
 extern const opencl_op_table opencl_reduce_ops;
+extern const opencl_op_table opencl_quantize_ops;
+extern const opencl_op_table opencl_scan_ops;
 
 const opencl_op *opencl_op_find(const gantry_node_view *node);
 

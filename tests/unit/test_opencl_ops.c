@@ -185,6 +185,23 @@ Test(opencl_ops, reductions)
     CHECK(rows);
 }
 
+Test(opencl_ops, quantizing_and_scans)
+{
+    static const row rows[] = {
+        {"QuantizeLinear", "f32[3,4] f32{.02} u8{128}", "", "u8"},
+        {"QuantizeLinear", "f32[3,4,2] f32{.02,.05,.01,.5} i8{1,0,-3,5}", "axis=1", "i8"},
+        {"QuantizeLinear", "f16[20] f32[]+", "output_dtype=3", "i8"},
+        {"QuantizeLinear", "f32[4,6] f32[4,2]+", "axis=1 block_size=3 output_dtype=5", "i16"},
+        {"DequantizeLinear", "u8[3,4] f32{.02} u8{128}", "", "f32"},
+        {"DequantizeLinear", "i8[3,4] f32{.02,.05,.01} i8{1,0,-3}", "axis=0", "f32"},
+        {"DequantizeLinear", "i32[5] f32{.001,.002,.003,.004,.005}", "axis=0", "f32"},
+        {"DequantizeLinear", "i8[4,6] f16[2,6]+", "axis=0 block_size=2", "f16"},
+        {"CumSum", "f32[3,4,5] i64{1}", "", "f32"},
+        {"CumSum", "i32[3,4] i64{-1}", "exclusive=1 reverse=1", "i32"},
+    };
+    CHECK(rows);
+}
+
 /* The device finds it out while it runs: who waits for the result is told, and the next run is good. */
 Test(opencl_ops, an_index_outside_of_its_axis)
 {

@@ -1,0 +1,75 @@
+/* Operators that go along an axis, one item a line: CumSum and CumProd. */
+#include "opencl_ops.h"
+
+/* A line of `length` elements, `inner` apart. OP(s, a) joins. */
+static const char cumulate_source[] =
+    "__kernel void cumulate(__global const T *x, ulong ox, __global T *y, ulong oy, uint n, uint inner, uint "
+    "length,\n"
+    "                       int exclusive, int reverse)\n"
+    "{\n"
+    "    size_t k = get_global_id(0);\n"
+    "    if (k >= n)\n"
+    "        return;\n"
+    "    size_t begin = k / inner * inner * length + k % inner;\n"
+    "    A s = BEGIN;\n"
+    "    for (uint j = 0; j < length; j++) {\n"
+    "        size_t at = begin + (size_t)(reverse ? length - 1 - j : j) * inner;\n"
+    "        A a = (A)LOAD_T(x, ox + at), next = OP(s, a);\n"
+    "        T_C result = (T_C)(exclusive ? s : next);\n"
+    "        STORE_T(result, y, oy + at);\n"
+    "        s = next;\n"
+    "    }\n"
+    "}\n";
+
+static const char *accumulator(gantry_dtype dtype)
+{
+    uint32_t type = OPENCL_TYPE(dtype);
+    if (type & OPENCL_REALS)
+        return type & OPENCL_F64 ? "double" : "float";
+    return type & OPENCL_SIGNED ? "long" : "ulong";
+}
+
+static void prepare_cumulate(opencl_build *build, const opencl_node *node)
+{
+    const opencl_operand *x = opencl_input(node, 0), *y = opencl_output(node, 0);
+    uint32_t axis = opencl_axis(opencl_host_int(opencl_input(node, 1), 0), x->rank);
+    bool sums = strcmp(node->op->name, "CumSum") == 0;
+    char defines[1024] = "", more[128];
+    if (axis >= x->rank) {
+        opencl_build_fail(build, GANTRY_UNSUPPORTED, "the axis is beyond the rank");
+        return;
+    }
+    opencl_define_type(defines, sizeof defines, "T", x->dtype);
+    snprintf(more, sizeof more, "#define A %s\n#define BEGIN %d\n#define OP(s, a) ((s) %c (a))\n",
+             accumulator(x->dtype), sums ? 0 : 1, sums ? '+' : '*');
+    snprintf(defines + strlen(defines), sizeof defines - strlen(defines), "%s", more);
+    int64_t length = x->dims[axis], inner = opencl_count_dims(x, axis + 1, x->rank);
+    int64_t lines = length ? opencl_count(x) / length : 0;
+    opencl_launch *launch = opencl_launch_add(build, defines, cumulate_source, "cumulate");
+    opencl_arg_input(launch, x);
+    opencl_arg_output(launch, y);
+    opencl_arg_int(launch, (int32_t)lines);
+    opencl_arg_int(launch, (int32_t)inner);
+    opencl_arg_int(launch, (int32_t)length);
+    opencl_arg_int(launch, gantry_node_int(node->view, "exclusive", 0) != 0);
+    opencl_arg_int(launch, gantry_node_int(node->view, "reverse", 0) != 0);
+    opencl_launch_size(launch, lines, 1, 1);
+    opencl_launch_describe(launch, "cumulate", 2 * (double)opencl_bytes(x), (double)opencl_count(x));
+}
+
+static bool cumulate_limits(const opencl_node *node, gantry_verdict *verdict)
+{
+    return opencl_takes_type(opencl_input(node, 1), OPENCL_I32 | OPENCL_I64, verdict) &&
+           (opencl_input(node, 0)->rank > 0 ||
+            opencl_refuse_rank(verdict, opencl_input(node, 0), "1 or more"));
+}
+
+#define CUMULATE(op)                                                                                         \
+    {                                                                                                        \
+        .name = op, .domain = "", .types = OPENCL_NUMBERS | OPENCL_REALS, .host_inputs = 1u << 1,            \
+        .limits = cumulate_limits, .prepare = prepare_cumulate                                               \
+    }
+
+static const opencl_op ops[] = {CUMULATE("CumSum"), CUMULATE("CumProd")};
+
+const opencl_op_table opencl_scan_ops = {ops, sizeof ops / sizeof *ops};
