@@ -81,6 +81,10 @@ broken open_no_words 'ABI 0' 'without words'
 fails exports '1 more symbols.*gantry_talkative_count' "$refused/libgantry_talkative.so"
 fails constructors '1 constructors and 1 destructors' "$refused/libgantry_talkative.so"
 
+said=$("$build/gantry" plugin show "$fake" --config '{"devices":[{"name":"a","unavailable":"not there"}]}') || say "show ends with $?"
+grep -q '^a .*not available: not there' <<<"$said" || say "show says: $said"
+"$build/gantry" plugin show "$refused/libgantry_needs_missing.so" >/dev/null && say "show of a library that can't be loaded ends well"
+
 "$build/gantry" plugin check "$build/examples/libgantry_example.so" --json | python3 -c 'import json, sys; r = json.load(sys.stdin); assert r["failed"] == 0 and r["passed"] == sum(x["state"] == "pass" for x in r["rules"]) > 20' ||
     say "--json is not what it should be"
 exit $bad

@@ -70,8 +70,8 @@ static const cli_command COMMANDS[] = {
     {"providers", cli_providers, "list the providers that can be used",
      "usage: gantry providers [--plugin LIB[=CFG]] [--providers A,B]\n\nexamples:\n  gantry providers "
      "--providers opencl,cpu\n"},
-    {"plugin", cli_plugin, "check a provider library",
-     "usage: gantry plugin check FILE.so [options]\n\n"
+    {"plugin", cli_plugin, "check a provider library, or say what it brings",
+     "usage: gantry plugin check FILE.so [options]\n       gantry plugin show FILE.so [options]\n\n"
      "  --config TEXT       the text the plugin is opened with\n"
      "  --seconds S         how long one rule may take (default 300)\n"
      "  --only GROUPS       open,cycles,domain,judge,operators,programs,faults,session,versions or some of "
@@ -79,7 +79,9 @@ static const cli_command COMMANDS[] = {
      "  --json              all results as one JSON object\n\n"
      "A line for each rule of docs/plugin-guide.md: passed, failed with what to do, or skipped with the\n"
      "reason. Rules run in processes of their own, so that a crash is a failed rule. Exit codes: 0 nothing\n"
-     "failed, 1 a rule failed, 2 bad use, 6 the file can't be read.\n\n"
+     "failed, 1 a rule failed, 2 bad use, 6 the file can't be read. show prints the manifest, and each "
+     "domain,\n"
+     "provider, option and operator of its own; exit code 7 when it can't be opened.\n\n"
      "examples:\n"
      "  gantry plugin check build/libgantry_example.so\n"},
     {"doctor", cli_doctor, "check what this machine offers",

@@ -253,3 +253,17 @@ bool kit_check_file(kit_results *results, const char *path)
     munmap((void *)(uintptr_t)image.data, image.bytes);
     return runs;
 }
+
+bool kit_show_file(kit_results *results, const char *path)
+{
+    elf_image image;
+    char why[64];
+    if (!open_image(path, &image, why, sizeof why)) {
+        add(results, "library", KIT_FAIL, "%s: %s", path, why);
+        return false;
+    }
+    check_manifest(results, &image);
+    bool runs = runs_here(results, &image);
+    munmap((void *)(uintptr_t)image.data, image.bytes);
+    return runs;
+}

@@ -5,7 +5,7 @@
  *     elf.c      what the file says        host.c     the kit's own host table
  *     models.c   models of one node        onnx.c     the same as ONNX        cpu.c   their reference results
  *     subject.c  the opened plugin         drive.c    compile, reshape, run
- *     rules_*.c  the rules
+ *     rules_*.c  the rules                         show.c     what a library brings
  *
  * Everything below `kit` runs in a child process, on one thread where it does not say otherwise; it may leave
  * memory behind when a rule has failed. */
@@ -33,6 +33,7 @@ typedef struct kit_result {
 
 typedef struct kit_results {
     bool json;
+    bool plain; /* no states and totals: it is shown, not checked */
     uint32_t count, capacity;
     kit_result *rows;
     uint32_t counts[3]; /* by state */
@@ -47,6 +48,8 @@ void kit_results_end(kit_results *results, const char *path);
 
 /* ---- the file, before anything of it is loaded ----------------------------------------------- */
 
+/* The manifest alone: a line of it, or why there is none. */
+bool kit_show_file(kit_results *results, const char *path);
 /* Rules manifest, exports, constructors. false: it is no library, or none for this machine: nothing else can
  * be checked. */
 bool kit_check_file(kit_results *results, const char *path);
@@ -93,6 +96,7 @@ void kit_group_programs(kit *k);
 void kit_group_faults(kit *k);
 void kit_group_session(kit *k);
 void kit_group_versions(kit *k);
+void kit_group_show(kit *k);
 
 /* The parent's side: runs all groups, each in children of its own. */
 typedef struct kit_job {
@@ -103,6 +107,8 @@ typedef struct kit_job {
     kit_results *results;
 } kit_job;
 void kit_check_plugin(const kit_job *job);
+/* A line for each domain, provider, option and operator of its own. */
+void kit_show_plugin(const kit_job *job);
 /* Whether all of that list are groups; a message if not. */
 bool kit_check_groups(const char *only);
 /* The child's side: arguments as the parent gives them. */

@@ -7,11 +7,14 @@
 static const char *const STATES[] = {"pass", "FAIL", "skipped"};
 static const char *const JSON_STATES[] = {"pass", "fail", "skipped"};
 
-static void print_row(const kit_result *row)
+static void print_row(const kit_results *results, const kit_result *row)
 {
     char name[160];
     snprintf(name, sizeof name, "%s%s%s", row->provider, *row->provider ? ": " : "", row->rule);
-    printf("%-8s %-30s %s\n", STATES[row->state], name, row->text);
+    if (results->plain && row->state == KIT_PASS)
+        printf("%-18s %s\n", name, row->text);
+    else
+        printf("%-8s %-30s %s\n", STATES[row->state], name, row->text);
     fflush(stdout);
 }
 
@@ -35,7 +38,7 @@ void kit_results_add(kit_results *results, const kit_result *row)
         if (row->refused)
             gather(results, row);
         else
-            print_row(row);
+            print_row(results, row);
         return;
     }
     if (results->count == results->capacity) {
@@ -76,9 +79,9 @@ void kit_results_end(kit_results *results, const char *path)
         snprintf(row.text, sizeof row.text,
                  "%u operators are refused with code and words (--json has them): %s", results->refused_count,
                  results->refused);
-        print_row(&row);
+        print_row(results, &row);
     }
-    if (!results->json)
+    if (!results->json && !results->plain)
         printf("%u passed, %u failed, %u skipped\n", results->counts[KIT_PASS], results->counts[KIT_FAIL],
                results->counts[KIT_SKIP]);
     free(results->rows);
