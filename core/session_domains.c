@@ -34,17 +34,19 @@ static bool is_cost(double number)
 static void measure(gt_domain_entry *entry)
 {
     const gantry_domain *table = entry->table;
-    gantry_domain_info info = entry->info;
+    GT_ROOMY(gantry_domain_info) filled = {.value = entry->info};
+    const gantry_domain_info *info = &filled.value;
     entry->probed = true;
     entry->measured = entry->info;
-    if (!GANTRY_HAS(gantry_domain, table, probe) || table->probe(table->self, &info, NULL) != GANTRY_OK ||
-        !is_cost(info.to_device_ns) || !is_cost(info.to_host_ns) || !is_cost(info.to_device_bytes_per_ns) ||
-        !is_cost(info.to_host_bytes_per_ns))
+    if (!GANTRY_HAS(gantry_domain, table, probe) ||
+        table->probe(table->self, &filled.value, NULL) != GANTRY_OK || !is_cost(info->to_device_ns) ||
+        !is_cost(info->to_host_ns) || !is_cost(info->to_device_bytes_per_ns) ||
+        !is_cost(info->to_host_bytes_per_ns))
         return;
-    entry->measured.to_device_ns = info.to_device_ns;
-    entry->measured.to_host_ns = info.to_host_ns;
-    entry->measured.to_device_bytes_per_ns = info.to_device_bytes_per_ns;
-    entry->measured.to_host_bytes_per_ns = info.to_host_bytes_per_ns;
+    entry->measured.to_device_ns = info->to_device_ns;
+    entry->measured.to_host_ns = info->to_host_ns;
+    entry->measured.to_device_bytes_per_ns = info->to_device_bytes_per_ns;
+    entry->measured.to_host_bytes_per_ns = info->to_host_bytes_per_ns;
     entry->measured.cost_source = 'm';
 }
 

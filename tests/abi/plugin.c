@@ -183,6 +183,26 @@ static int domain_lost(void *self)
     return 0;
 }
 
+#ifdef ABI_APPENDED
+static gantry_status probe(void *self, gantry_domain_info *inout_info, gantry_error *err)
+{
+    gantry_domain_info measured = {.struct_bytes = sizeof measured,
+                                   .alignment = 64,
+                                   .to_device_ns = 1111,
+                                   .to_host_ns = 2222,
+                                   .to_device_bytes_per_ns = 3,
+                                   .to_host_bytes_per_ns = 4,
+                                   .cost_source = 'm'};
+    *inout_info = measured;
+    return GANTRY_OK;
+}
+
+static const gantry_option_info OPTIONS[] = {
+    {.struct_bytes = sizeof *OPTIONS, .key = "first", .value = "1", .description = "of no use"},
+    {.struct_bytes = sizeof *OPTIONS, .key = "second", .value = "2", .description = "of no use either"},
+};
+#endif
+
 /* ---- the provider ---------------------------------------------------------------------------- */
 
 static gantry_status describe(void *self, gantry_provider_info *out_info)
@@ -348,6 +368,11 @@ static void fill_tables(state *s)
                                     .memory = memory,
                                     .trim = trim,
                                     .evaluate = evaluate};
+#ifdef ABI_APPENDED
+    s->domain.probe = probe;
+    s->provider.options = OPTIONS;
+    s->provider.option_count = sizeof OPTIONS / sizeof *OPTIONS;
+#endif
 }
 
 #define ENTRY(table, entry)                                                                                  \

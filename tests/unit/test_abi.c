@@ -157,6 +157,37 @@ Test(abi, a_newer_plugin_works_at_the_level_of_the_host)
     refuse(PLUGIN("newer"), "abi=0", "level 0; this host offers 1 to 1");
 }
 
+/* Entries that came after 1.0, in today's structs and in larger ones of the future. */
+Test(abi, appended_entries_are_used)
+{
+    for (size_t k = 1; k < RELEASE_COUNT; k++) {
+        char text[128];
+        const char *report;
+        size_t bytes;
+        OK(load(PATHS[k], "device"));
+        snprintf(text, sizeof text, "providers=%s,cpu;probe=on;%s.second=5", RELEASES[k], RELEASES[k]);
+        small_session s = {.runtime = runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
+        small_create(&s, small_add(3), text);
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        OK(gantry_report_render(s.report, GANTRY_REPORT_JSON, &report, &bytes, &error));
+        cr_assert(strstr(report, "\"to_device_us\": 1.111"), "%s measured nothing", RELEASES[k]);
+        cr_assert(strstr(report, "\"to_host_us\": 2.222"));
+        const char *first = strstr(report, "\"key\": \"first\""),
+                   *second = strstr(report, "\"key\": \"second\"");
+        cr_assert(first && second && first < second, "the options of %s are not in the report", RELEASES[k]);
+        gantry_run_destroy(&s.run);
+        gantry_report_destroy(&s.report);
+        OK(gantry_session_destroy(&s.session, &error));
+        snprintf(text, sizeof text, "providers=%s,cpu;%s.third=5", RELEASES[k], RELEASES[k]);
+        s.status = GANTRY_OK;
+        small_create(&s, small_add(3), text);
+        cr_assert_eq(s.status, GANTRY_INVALID_ARGUMENT,
+                     "an option that the provider does not take was taken");
+        cr_assert(strstr(s.err.message, "third"), "%s", s.err.message);
+        gantry_report_destroy(&s.report);
+    }
+}
+
 /* ---- tables that break the rules ------------------------------------------------------------- */
 
 static const char *const REQUIRED[] = {
