@@ -2,12 +2,14 @@
  *
  * A constant carries GANTRY_VALUE_CONSTANT only: its bytes come through constant_map. GANTRY_VALUE_HOST_KNOWN
  * marks values whose elements core evaluates at bind. A value is GANTRY_VALUE_BOUNDED where the node that
- * decides its size is in the view; for whoever reads it later its size is exact. */
+ * decides its size is in the view; for whoever reads it later its size is exact. A value that a body captures
+ * has the name that it has in the view around. */
 #include "view.h"
 
 #include "graph/place.h"
 
 typedef struct builder {
+    const struct builder *around; /* of a body: the view around it */
     gt_arena *arena;
     const gt_graph *graph;
     gt_view *out;
@@ -17,8 +19,8 @@ typedef struct builder {
     uint32_t segment; /* host values known in this segment are HOST_KNOWN; UINT32_MAX: in any */
 } builder;
 
-static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, gt_view *out_view,
-                                 gantry_error *err);
+static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, const builder *around,
+                                 gt_view *out_view, gantry_error *err);
 
 static uint32_t *id_array(gt_arena *arena, uint32_t count)
 {
@@ -97,6 +99,16 @@ static bool fill_dims(const builder *b, uint32_t id, gantry_value_view *view)
     return true;
 }
 
+/* What a body captures has the name of the value around it, whatever it was called when it was read: so a
+ * provider that takes a control node whole finds it. */
+static const char *view_name(const builder *b, const gt_value *value)
+{
+    uint32_t index = b->around && value->captured != GT_NONE && !is_constant(value)
+                         ? b->around->out->value_index[value->captured]
+                         : GANTRY_NO_ID;
+    return index == GANTRY_NO_ID ? value->name : b->around->values[index]->name;
+}
+
 /* The view index of a value, made when it is new; false when out of memory. */
 static bool add_value(builder *b, uint32_t id)
 {
@@ -108,7 +120,7 @@ static bool add_value(builder *b, uint32_t id)
         return false;
     *view = (gantry_value_view){.struct_bytes = sizeof *view,
                                 .id = id,
-                                .name = value->name,
+                                .name = view_name(b, value),
                                 .kind = value->kind,
                                 .dtype = value->dtype,
                                 .rank = value->rank,
@@ -167,7 +179,7 @@ static gantry_status fill_bodies(builder *b, const gt_node *node, gantry_node_vi
         gt_view *inner = GT_ARENA_NEW(b->arena, gt_view);
         if (!body || !inner)
             return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
-        GT_TRY(build_graph(b->arena, node->bodies[k].graph, inner, err));
+        GT_TRY(build_graph(b->arena, node->bodies[k].graph, b, inner, err));
         *body = (gantry_body_view){sizeof *body, node->bodies[k].name, &inner->view};
         bodies[k] = body;
     }
@@ -177,7 +189,7 @@ static gantry_status fill_bodies(builder *b, const gt_node *node, gantry_node_vi
         gt_view *inner = GT_ARENA_NEW(b->arena, gt_view);
         if (!inner)
             return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
-        GT_TRY(build_graph(b->arena, node->composite, inner, err));
+        GT_TRY(build_graph(b->arena, node->composite, NULL, inner, err));
         view->composite = &inner->view;
     }
     return GANTRY_OK;
@@ -281,9 +293,10 @@ static gantry_status outer_inputs(builder *b, uint32_t **out_inputs, uint32_t *o
     return GANTRY_OK;
 }
 
-static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, gt_view *out_view, gantry_error *err)
+static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, const builder *around,
+                                 gt_view *out_view, gantry_error *err)
 {
-    builder b = {.arena = arena, .graph = graph, .out = out_view, .segment = UINT32_MAX};
+    builder b = {.around = around, .arena = arena, .graph = graph, .out = out_view, .segment = UINT32_MAX};
     uint32_t *inputs = NULL, input_count = 0;
     GT_TRY(outer_inputs(&b, &inputs, &input_count, err));
     GT_TRY(begin(&b, graph->order.count, graph->order.data, input_count + graph->outputs.count, err));
@@ -300,7 +313,7 @@ static gantry_status build_graph(gt_arena *arena, const gt_graph *graph, gt_view
 gantry_status gt_view_graph(gt_arena *arena, const gt_graph *graph, gt_view *out_view, gantry_error *err)
 {
     *out_view = (gt_view){0};
-    return build_graph(arena, graph, out_view, err);
+    return build_graph(arena, graph, NULL, out_view, err);
 }
 
 gantry_status gt_view_nodes(gt_arena *arena, const gt_graph *graph, uint32_t node_count,

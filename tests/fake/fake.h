@@ -224,6 +224,8 @@ typedef gantry_status (*fake_work_fn)(void *arg, gantry_error *err);
 gantry_status fake_queue_push(gantry_queue *queue, fake_work_fn fn, const void *arg, size_t arg_bytes,
                               gantry_error *err);
 
+struct fake_bodies;
+
 /* ---- a provider ------------------------------------------------------------------------------ */
 
 typedef enum fake_option_key {
@@ -280,6 +282,20 @@ void fake_programs_table(fake_provider *provider);
 /* Computes one node on readable memory: the host's kernels, then this device's precision and faults. */
 gantry_status fake_compute(const fake_provider *provider, const gantry_graph_view *graph, uint32_t node_index,
                            const gantry_tensor *inputs, const gantry_tensor *outputs, gantry_error *err);
+/* fake_control.c: If and Loop taken whole. Whether the bodies' nodes would be taken one by one, with sizes
+ * that the model says. */
+bool fake_takes_bodies(const fake_config *config, const gantry_graph_view *graph,
+                       const gantry_node_view *node, gantry_verdict *verdict);
+bool fake_judge_node(const fake_config *config, const gantry_graph_view *graph, const gantry_node_view *node,
+                     gantry_verdict *verdict);
+/* How many values of the graph its bodies capture, and which: value indexes, body after body. */
+uint32_t fake_count_captures(const gantry_graph_view *graph, const gantry_node_view *node);
+uint32_t fake_capture(const gantry_graph_view *graph, const gantry_node_view *node, uint32_t k);
+/* Interprets the bodies. captures are in the order of fake_capture. */
+gantry_status fake_compute_control(const fake_provider *provider, const gantry_node_view *node,
+                                   struct fake_bodies *bodies, const gantry_tensor *inputs,
+                                   const gantry_tensor *outputs, const gantry_tensor *captures,
+                                   gantry_error *err);
 float fake_from_half(uint16_t half);
 uint16_t fake_to_half(float value);
 uint32_t fake_dtype_bits(gantry_dtype dtype);

@@ -249,6 +249,18 @@ static gantry_status build_kernels(gantry_program *program, const gantry_compile
     return status;
 }
 
+static gantry_status read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err)
+{
+    const gantry_graph_view *graph = program->graph;
+    program->bodies = fake_zeroed(graph->node_count, sizeof *program->bodies);
+    gantry_status status = program->bodies ? GANTRY_OK : fake_out_of_memory(err);
+    for (uint32_t n = 0; status == GANTRY_OK && n < graph->node_count; n++)
+        if (graph->nodes[n]->body_count)
+            status =
+                fake_bodies_create(program->provider, graph->nodes[n], constants, &program->bodies[n], err);
+    return status;
+}
+
 /* ---- compile --------------------------------------------------------------------------------- */
 
 void fake_program_destroy(void *self, gantry_program *program)
@@ -256,6 +268,9 @@ void fake_program_destroy(void *self, gantry_program *program)
     if (!program)
         return;
     fake_drop_known(program->provider, program->known, program->graph->value_count);
+    for (uint32_t n = 0; program->bodies && n < program->graph->node_count; n++)
+        fake_bodies_destroy(program->bodies[n]);
+    free(program->bodies);
     free(program->kernels);
     free(program->kernel_of_node);
     free(program);
@@ -278,6 +293,8 @@ gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_p
     program->known = fake_zeroed(args->graph->value_count, sizeof *program->known);
     program->fuse = fake_option_is_on(provider, args->session_options, FAKE_OPTION_FUSE);
     status = program->known ? upload_constants(program, args, err) : fake_out_of_memory(err);
+    if (status == GANTRY_OK)
+        status = read_bodies(program, args->constants, err);
     if (status == GANTRY_OK)
         status = build_kernels(program, args, err);
     if (status != GANTRY_OK) {

@@ -215,8 +215,8 @@ static bool knows_enough(const fake_config *config, const gantry_graph_view *gra
     return true;
 }
 
-static bool judge_node(const fake_config *config, const gantry_graph_view *graph,
-                       const gantry_node_view *node, gantry_verdict *verdict)
+bool fake_judge_node(const fake_config *config, const gantry_graph_view *graph, const gantry_node_view *node,
+                     gantry_verdict *verdict)
 {
     char op[128];
     fake_op_name(node, op, sizeof op);
@@ -229,7 +229,8 @@ static bool judge_node(const fake_config *config, const gantry_graph_view *graph
         return false;
     }
     return takes_types(config, graph, node, rule, verdict) && knows_enough(config, graph, node, verdict) &&
-           !fake_breaks_limit(config, graph, node, NULL, verdict);
+           !fake_breaks_limit(config, graph, node, NULL, verdict) &&
+           (!node->body_count || fake_takes_bodies(config, graph, node, verdict));
 }
 
 /* ---- the unit -------------------------------------------------------------------------------- */
@@ -289,7 +290,7 @@ gantry_status fake_judge(void *self, const gantry_graph_view *graph, const uint3
             return GANTRY_OK;
         }
     for (uint32_t k = 0; k < count; k++)
-        if (!judge_node(&provider->config, graph, graph->nodes[nodes[k]], out_verdict))
+        if (!fake_judge_node(&provider->config, graph, graph->nodes[nodes[k]], out_verdict))
             return GANTRY_OK;
     out_verdict->supported = 1;
     out_verdict->estimate_source = 'a';

@@ -40,7 +40,8 @@ struct gantry_program {
     uint32_t kernel_count;
     kernel *kernels;
     uint32_t *kernel_of_node;
-    known_value *known; /* by value index */
+    known_value *known;          /* by value index */
+    struct fake_bodies **bodies; /* by node: constants of control nodes' bodies, else NULL */
 };
 
 typedef enum place_kind { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_WORKSPACE, PLACE_KNOWN } place_kind;
@@ -96,6 +97,12 @@ gantry_status fake_keep_constant(fake_provider *provider, bool shared, const con
 void fake_drop_known(fake_provider *provider, known_value *known, uint32_t count);
 bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value);
 uint32_t fake_memory_classes(void *self, gantry_memory_class *out_classes, uint32_t capacity);
+
+/* fake_control.c: the constants that a control node's bodies read. */
+gantry_status fake_bodies_create(fake_provider *provider, const gantry_node_view *node,
+                                 gantry_constants *constants, struct fake_bodies **out_bodies,
+                                 gantry_error *err);
+void fake_bodies_destroy(struct fake_bodies *bodies);
 
 /* fake_reshape.c: where every value lies for one set of shapes. */
 gantry_status fake_reshape(void *self, gantry_program *program, const gantry_reshape_args *args,

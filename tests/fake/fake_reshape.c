@@ -155,6 +155,10 @@ static void measure_lifetimes(const gantry_shaped *shaped, lifetimes *l)
                 continue;
             uint32_t last = program->kernel_of_node[n];
             for (uint32_t r = 0; r < graph->node_count; r++)
+                for (uint32_t i = 0; i < fake_count_captures(graph, graph->nodes[r]); i++)
+                    if (fake_capture(graph, graph->nodes[r], i) == v && program->kernel_of_node[r] > last)
+                        last = program->kernel_of_node[r];
+            for (uint32_t r = 0; r < graph->node_count; r++)
                 for (uint32_t i = 0; i < graph->nodes[r]->input_count; i++)
                     if (graph->nodes[r]->inputs[i] == v && program->kernel_of_node[r] > last)
                         last = program->kernel_of_node[r];

@@ -36,7 +36,8 @@ gantry_status fake_context_create(void *self, gantry_shaped *shaped, gantry_cont
     if (status != GANTRY_OK)
         return status;
     for (uint32_t n = 0; n < graph->node_count; n++)
-        total += graph->nodes[n]->input_count + graph->nodes[n]->output_count;
+        total += graph->nodes[n]->input_count + graph->nodes[n]->output_count +
+                 fake_count_captures(graph, graph->nodes[n]);
     gantry_context *context = fake_zeroed(1, sizeof *context);
     if (!context)
         return fake_out_of_memory(err);
@@ -57,6 +58,8 @@ gantry_status fake_context_create(void *self, gantry_shaped *shaped, gantry_cont
             fill_tensor(shaped, graph->nodes[n]->inputs[k], &context->tensors[at++]);
         for (uint32_t k = 0; k < graph->nodes[n]->output_count; k++)
             fill_tensor(shaped, graph->nodes[n]->outputs[k], &context->tensors[at++]);
+        for (uint32_t k = 0; k < fake_count_captures(graph, graph->nodes[n]); k++)
+            fill_tensor(shaped, fake_capture(graph, graph->nodes[n], k), &context->tensors[at++]);
     }
     *out_context = context;
     return GANTRY_OK;
@@ -81,6 +84,18 @@ static void *address(const run_task *task, const gantry_graph_view *graph, const
         break;
     }
     return NULL;
+}
+
+static gantry_status run_control(const run_task *task, uint32_t n, gantry_tensor *tensors, gantry_error *err)
+{
+    const gantry_shaped *shaped = task->context->shaped;
+    const gantry_program *program = shaped->program;
+    const gantry_node_view *node = program->graph->nodes[n];
+    gantry_tensor *outputs = tensors + node->input_count, *captures = outputs + node->output_count;
+    for (uint32_t k = 0; k < fake_count_captures(program->graph, node); k++)
+        captures[k].buffer.handle =
+            address(task, program->graph, &shaped->places[fake_capture(program->graph, node, k)], false);
+    return fake_compute_control(program->provider, node, program->bodies[n], tensors, outputs, captures, err);
 }
 
 static gantry_status run_node(const run_task *task, uint32_t n, gantry_error *err)
@@ -108,6 +123,8 @@ static gantry_status run_node(const run_task *task, uint32_t n, gantry_error *er
     if (shaped->is_view[n] || empty)
         return GANTRY_OK;
     atomic_fetch_add(&program->provider->domain->counters->kernels, 1);
+    if (program->bodies[n])
+        return run_control(task, n, tensors, err);
     return fake_compute(program->provider, program->graph, n, tensors, tensors + node->input_count, err);
 }
 

@@ -187,8 +187,7 @@ static wire growing(void)
     return small_model(g);
 }
 
-/* y = Abs(flag ? t + w : t * w) with t = x + x; the branches are on the device, the flag is known only then.
- */
+/* y = Abs(total < 0 ? t + w : t * w) with the total of x and t = x + total: the data decide. */
 static wire branching(void)
 {
     wire yes = small_graph("yes"), no = small_graph("no"), g = small_graph("branching");
@@ -197,15 +196,16 @@ static wire branching(void)
     small_output(&yes, "sum", SMALL_F32, 1, WIDTH, 0);
     small_output(&no, "product", SMALL_F32, 1, WIDTH, 0);
     const float zero = 0;
-    small_floats(&g, "zero", 1, &zero);
-    NODES(&g, {"Greater", "greater1", "sign,zero", "positive"}, {"Squeeze", "squeeze1", "positive", "flag"},
-          {"Add", "add1", "x,x", "t"});
+    wire sum = onnx_node("ReduceSum", "sum1", "x", "total");
+    onnx_set_int(&sum, "keepdims", 0);
+    wire_message(&g, GRAPH_INITIALIZER, onnx_raw_tensor("zero", SMALL_F32, 0, NULL, &zero, sizeof zero));
+    wire_message(&g, GRAPH_NODE, sum);
+    NODES(&g, {"Less", "less1", "total,zero", "flag"}, {"Add", "add1", "x,total", "t"});
     wire branch = onnx_node("If", "if1", "flag", "picked");
     onnx_set_graph(&branch, "then_branch", yes);
     onnx_set_graph(&branch, "else_branch", no);
     wire_message(&g, GRAPH_NODE, branch);
     NODES(&g, {"Abs", "abs1", "picked", "y"});
-    small_input(&g, "sign", SMALL_F32, 1, 1, 0);
     small_input(&g, "x", SMALL_F32, 1, WIDTH, 0);
     small_input(&g, "w", SMALL_F32, 1, WIDTH, 0);
     small_output(&g, "y", SMALL_F32, 1, WIDTH, 0);
@@ -491,22 +491,27 @@ Test(control_device, a_condition_on_the_device_costs_one_small_copy_an_iteration
     small_close(&s);
 }
 
+static void check_branch(small_session *s, const float *given)
+{
+    gantry_tensor y = small_result(s, 0);
+    float total = given[0] + given[1] + given[2] + given[3];
+    for (int e = 0; e < WIDTH; e++) {
+        float picked = total < 0 ? given[e] + total + w[e] : (given[e] + total) * w[e];
+        cr_assert_eq(small_floats_of(&y)[e], picked < 0 ? -picked : picked, "element %d", e);
+    }
+}
+
 Test(control_device, branches_leave_their_results_on_the_device)
 {
-    float sign = 1;
+    float given[WIDTH] = {1, -2, 3, 0.5f};
     small_session s = open_on(branching(), "", ON_DEV);
-    cr_assert_eq(small_bind(&s, 0, GANTRY_FLOAT32, 1, 1, 0, &sign), GANTRY_OK);
-    bind_vector(&s, 1, x);
-    bind_vector(&s, 2, w);
+    bind_vector(&s, 0, given);
+    bind_vector(&s, 1, w);
     for (int turn = 0; turn < 4; turn++) {
-        sign = turn % 2 ? -1 : 1;
-        cr_assert_eq(run_counted(&s).copies, 3, "x and w in, y out");
-        gantry_tensor y = small_result(&s, 0);
-        for (int e = 0; e < WIDTH; e++) {
-            float picked = sign > 0 ? 2 * x[e] + w[e] : 2 * x[e] * w[e];
-            cr_assert_eq(small_floats_of(&y)[e], picked < 0 ? -picked : picked, "turn %d, element %d", turn,
-                         e);
-        }
+        for (int e = 0; e < WIDTH; e++)
+            given[e] = -given[e];
+        cr_assert_eq(run_counted(&s).copies, 4, "x and w in, the condition and y out");
+        check_branch(&s, given);
     }
     small_close(&s);
 }
@@ -632,4 +637,134 @@ Test(control_device, failures_inside_of_a_body)
             }
             small_close(&s);
         }
+}
+
+/* ---- control nodes as a whole ---------------------------------------------------------------- */
+
+static const json_t *node_row(const json_t *document, const char *name)
+{
+    size_t k;
+    json_t *row;
+    json_array_foreach(json_object_get(document, "nodes"), k,
+                       row) if (strcmp(json_string_value(json_object_get(row, "name")), name) ==
+                                0) return row;
+    return NULL;
+}
+
+/* The first device refuses control flow, the second takes the node with its bodies: one program, no step of
+ * the executor's. */
+static const char *second_takes(const char *ops)
+{
+    static char text[1200];
+    snprintf(
+        text, sizeof text,
+        "{\"counters_file\": \"%s\", \"devices\": [{\"name\": \"dev\", \"ops\": {\"Neg\": [\"float32\"]}}, "
+        "{\"name\": \"whole\", \"ops\": {\"Add\": [\"float32\"], \"Sub\": [\"float32\"], \"Mul\": "
+        "[\"float32\"], \"Abs\": [\"float32\"]%s}}]}",
+        counters_path, ops);
+    return text;
+}
+
+static void check_whole(small_session *s, const char *name, const char *op)
+{
+    json_t *document = report_of(s);
+    const json_t *row = node_row(document, name);
+    cr_assert_not_null(row);
+    cr_assert_str_eq(json_string_value(json_object_get(row, "provider")), "whole");
+    const json_t *candidate = json_array_get(json_object_get(row, "candidates"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(candidate, "reason")), "control_flow", "%s on dev",
+                     op);
+    size_t k;
+    json_t *partition;
+    json_array_foreach(json_object_get(document, "partitions"), k, partition)
+        cr_assert(json_is_false(json_object_get(partition, "control")));
+    json_decref(document);
+}
+
+Test(control_device, a_provider_takes_a_loop_with_its_body)
+{
+    int64_t trips = 10;
+    small_session s = small_open_with(capturing(false, false), FAKE, second_takes(", \"Loop\": [\"int64\"]"),
+                                      "providers=dev,whole,cpu;plan=priority");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    bind_vector(&s, 1, x);
+    bind_vector(&s, 2, w);
+    for (; trips >= 0; trips -= 5) {
+        bind_trips(&s, &trips);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        check_output(&s, 0, 1, 2 * (float)trips, 0);
+    }
+    check_whole(&s, "loop1", "Loop");
+    small_close(&s);
+}
+
+Test(control_device, a_provider_takes_an_if_with_its_branches)
+{
+    float given[WIDTH] = {1, -2, 3, 0.5f};
+    small_session s = small_open_with(branching(), FAKE, second_takes(", \"If\": [\"bool\"]"),
+                                      "providers=dev,whole,cpu;plan=priority");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    bind_vector(&s, 0, given);
+    bind_vector(&s, 1, w);
+    for (int turn = 0; turn < 4; turn++) {
+        for (int e = 0; e < WIDTH; e++)
+            given[e] = -given[e];
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        check_branch(&s, given);
+    }
+    check_whole(&s, "if1", "If");
+    small_close(&s);
+}
+
+/* ---- several devices ------------------------------------------------------------------------- */
+
+/* The first device refuses wide shapes of Abs, inside of the body; the second takes them. */
+Test(control_device, a_shape_moves_to_the_second_device_and_back)
+{
+    static const int64_t WIDTHS[] = {4, 64, 4, 64};
+    char text[1200];
+    snprintf(text, sizeof text,
+             "{\"counters_file\": \"%s\", \"devices\": [{\"name\": \"a\", \"ops\": {\"Add\": [\"float32\"], "
+             "\"Abs\": [\"float32\"]}, \"limits\": [{\"op\": \"Abs\", \"what\": \"input0.dim[-1]\", \"max\": "
+             "16}]}, "
+             "{\"name\": \"b\", \"ops\": {\"Abs\": [\"float32\"]}}]}",
+             counters_path);
+    wire body = loop_body("body"), g = small_graph("two_devices");
+    NODES(&body, {"Identity", "keep", "go", "goes_on"}, {"Add", "add1", "s,one", "t"},
+          {"Abs", "abs1", "t", "s_next"});
+    small_input(&body, "s", SMALL_F32, 1, -1, 0);
+    small_output(&body, "goes_on", SMALL_BOOL, 0, 0, 0);
+    small_output(&body, "s_next", SMALL_F32, 1, -1, 0);
+    add_one_constant(&g);
+    wire loop = onnx_node("Loop", "loop1", "trips,,s_in", "s_out");
+    onnx_set_graph(&loop, "body", body);
+    wire_message(&g, GRAPH_NODE, loop);
+    small_input(&g, "trips", SMALL_I64, 0, 0, 0);
+    small_input(&g, "s_in", SMALL_F32, 1, -1, 0);
+    small_output(&g, "s_out", SMALL_F32, 1, -1, 0);
+    small_session s = small_open_with(small_model(g), FAKE, text, "providers=a,b,cpu;plan=priority");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    int64_t trips = 6;
+    uint64_t made = 0;
+    float wide[64];
+    for (int k = 0; k < 64; k++)
+        wide[k] = (float)k;
+    bind_trips(&s, &trips);
+    for (size_t k = 0; k < 4; k++) {
+        cr_assert_eq(small_bind(&s, 1, GANTRY_FLOAT32, 1, WIDTHS[k], 0, wide), GANTRY_OK);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        for (int e = 0; e < WIDTHS[k]; e++)
+            cr_assert_eq(small_floats_of(&y)[e], wide[e] + 6, "turn %d, element %d", (int)k, e);
+        json_t *document = report_of(&s);
+        const json_t *row = node_row(document, "loop1.body.abs1");
+        cr_assert_str_eq(json_string_value(json_object_get(row, "provider")), WIDTHS[k] == 4 ? "a" : "b");
+        const json_t *lookups = json_object_get(json_object_get(document, "run"), "plan_lookups");
+        if (k >= 2)
+            cr_assert_eq(number(lookups, "made"), made, "turn %d uses the plans of turn %d", (int)k,
+                         (int)k - 2);
+        made = number(lookups, "made");
+        json_decref(document);
+    }
+    small_close(&s);
 }
