@@ -28,6 +28,7 @@ quirk() { fails "$2" "$3" "$fake" '{"devices":[{"name":"fake","ops":{"Add":["flo
 
 passes "$build/examples/libgantry_example.so"
 passes "$fake"
+passes "$build/tests/libgantry_own_operators.so"
 # Each of its kernels takes PoCL's compiler half a second; test_opencl has all operators.
 [ ! -e "$build/libgantry_opencl.so" ] || passes "$build/libgantry_opencl.so" "" open,cycles,domain,judge,programs,faults,versions
 

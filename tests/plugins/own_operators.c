@@ -231,8 +231,8 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *given, 
 gantry_status gantry_plugin_open(const gantry_host *given, uint32_t abi, gantry_plugin *out_plugin,
                                  gantry_error *err)
 {
-    (void)abi, (void)err;
-
+    if (abi < 1 || out_plugin->struct_bytes < sizeof *out_plugin)
+        return refuse(err, GANTRY_PROVIDER, "needs a host that knows operators of plugins");
     *out_plugin = (gantry_plugin){.struct_bytes = sizeof *out_plugin,
                                   .abi = 1,
                                   .name = "own_operators",

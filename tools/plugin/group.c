@@ -383,6 +383,8 @@ static void explain_death(const check *c, const kit_group *group, uint32_t provi
         snprintf(how, sizeof how, "did not come back within %g s", seconds);
     else if (WIFSIGNALED(status))
         snprintf(how, sizeof how, "crashed (signal %d, %s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (!p->begun && WEXITSTATUS(status) == 127)
+        snprintf(how, sizeof how, "could not be tried: the program did not start");
     else
         snprintf(how, sizeof how, "ended the process with status %d", WEXITSTATUS(status));
     snprintf(text, sizeof text,
@@ -412,9 +414,11 @@ static bool run_group(check *c, const kit_group *group, uint32_t provider)
         c->timeouts += p.timed_out;
         if (!p.begun)
             snprintf(p.rule, sizeof p.rule, "loads");
+        /* Of the rule that was open: without its "opens", counted from where the child began. */
+        uint32_t before = (group->closed ? 0 : 1) + 1,
+                 place = first + (p.begun > before ? p.begun - before : 0);
         if (p.rule_open || !p.begun)
-            explain_death(c, group, provider, first + p.begun - (group->closed || !p.begun ? 1 : 2), &p,
-                          status, seconds);
+            explain_death(c, group, provider, place, &p, status, seconds);
         /* Died before a rule of its own began: the next child would, too. */
         if (!p.begun || strcmp(p.rule, "opens") == 0 || c->timeouts >= MAX_TIMEOUTS)
             return false;

@@ -30,6 +30,9 @@ static bool arm(life *l, stage s)
     if (here)
         kit_doing(l->k, "%s of %s while allocation %d of it fails", STAGES[s],
                   l->model ? l->model->row->op : "the plugin", l->number);
+    else
+        kit_doing(l->k, "%s in a life in which allocation %d of %s fails", STAGES[s], l->number,
+                  STAGES[l->at]);
     return here;
 }
 
