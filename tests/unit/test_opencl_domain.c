@@ -1,0 +1,147 @@
+/* The OpenCL domain beyond copies and events: pinned memory, imported handles, memory info, the probe; and
+ * kernels that a second process of the same cache folder need not build. */
+#include "../support/small_models.h"
+#include "../support/test_device.h"
+#include "../support/test_folder.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#define OPENCL GANTRY_BUILD_FOLDER "/libgantry_opencl.so"
+
+/* The driver keeps what it allocated until the process ends. LeakSanitizer asks for this by name. */
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libpocl\nleak:libLLVM\nleak:libOpenCL\n";
+}
+
+static test_device *device;
+static gantry_error error = GANTRY_ERROR_INIT;
+
+/* Skips where the plugin was not built or no OpenCL driver is installed. */
+static void setup(void)
+{
+    setenv("POCL_CACHE_DIR", GANTRY_BUILD_FOLDER "/pocl-cache", 0);
+    device = test_device_open(OPENCL, "device=0", &error);
+    if (!device || !device->domain)
+        cr_skip_test("%s", device ? device->plugin.unavailable[0] : error.message);
+}
+
+static void teardown(void)
+{
+    if (device)
+        cr_assert_eq(test_device_close(device), 0);
+}
+
+TestSuite(opencl_domain, .init = setup, .fini = teardown);
+
+#define OK(call) cr_assert_eq((call), GANTRY_OK, "%s", error.message)
+
+Test(opencl_domain, pinned_memory_is_the_hosts_and_the_devices)
+{
+    const gantry_domain *d = device->domain;
+    void *from, *to;
+    OK(d->alloc(d->self, 4000, GANTRY_MEMORY_PINNED, &from, &error));
+    OK(d->alloc(d->self, 4000, GANTRY_MEMORY_PINNED, &to, &error));
+    test_fill(from, 1000, 5);
+    memset(to, 0, 4000);
+    gantry_buffer memory = test_device_alloc(device, 4000);
+    OK(test_device_put(device, memory, from, 4000));
+    OK(test_device_get(device, to, memory, 4000));
+    OK(test_device_sync(device));
+    cr_assert_eq(memcmp(from, to, 4000), 0);
+    d->free(d->self, from, GANTRY_MEMORY_PINNED);
+    d->free(d->self, to, GANTRY_MEMORY_PINNED);
+    d->free(d->self, NULL, GANTRY_MEMORY_PINNED);
+}
+
+Test(opencl_domain, a_handle_of_the_device_can_be_imported)
+{
+    const gantry_domain *d = device->domain;
+    float in[16], out[16] = {0};
+    void *imported = NULL, *none = NULL;
+    gantry_buffer own = test_device_alloc(device, sizeof in);
+    test_fill(in, 16, 6);
+    OK(test_device_put(device, own, in, sizeof in));
+    OK(d->import(d->self, own.handle, sizeof in, &imported, &error));
+    OK(test_device_get(device, out, (gantry_buffer){imported, 0}, sizeof out));
+    OK(test_device_sync(device));
+    cr_assert_eq(memcmp((const void *)in, (const void *)out, sizeof in), 0);
+    d->free(d->self, imported, GANTRY_MEMORY_DEVICE);
+    OK(test_device_put(device, own, in, sizeof in)); /* the first owner still has it */
+    OK(test_device_sync(device));
+    cr_assert_eq(d->import(d->self, own.handle, 1 << 20, &none, &error), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(error.message, "1048576") && !none, "%s", error.message);
+    cr_assert_eq(d->import(d->self, NULL, 4, &none, &error), GANTRY_INVALID_ARGUMENT);
+}
+
+Test(opencl_domain, memory_info_counts_what_is_allocated)
+{
+    const gantry_domain *d = device->domain;
+    uint64_t before, after, total;
+    void *memory;
+    OK(d->memory_info(d->self, &before, &total));
+    OK(d->alloc(d->self, 1 << 20, GANTRY_MEMORY_DEVICE, &memory, &error));
+    OK(d->memory_info(d->self, &after, &total));
+    cr_assert_eq(before - after, 1 << 20);
+    cr_assert(before <= total && total > 0);
+    d->free(d->self, memory, GANTRY_MEMORY_DEVICE);
+    OK(d->memory_info(d->self, &after, &total));
+    cr_assert_eq(before, after);
+    cr_assert_eq(d->lost(d->self), 0);
+}
+
+Test(opencl_domain, the_probe_measures_copies)
+{
+    const gantry_domain *d = device->domain;
+    gantry_domain_info info = {.struct_bytes = sizeof info};
+    OK(d->describe(d->self, &info));
+    cr_assert_str_eq(info.name, "opencl:0");
+    info.to_host_ns = info.to_device_bytes_per_ns = 0;
+    OK(d->probe(d->self, &info, &error));
+    cr_assert_eq(info.cost_source, 'm');
+    cr_assert(info.to_device_ns > 0 && info.to_host_ns > 0 && info.to_device_bytes_per_ns > 0 &&
+              info.to_host_bytes_per_ns > 0);
+}
+
+/* Kernel programs that the compile of the only partition got by that way. */
+static int programs_from(small_session *s, const char *way)
+{
+    const char *text;
+    size_t length;
+    int count = 0;
+    cr_assert_eq(gantry_report_render(s->report, GANTRY_REPORT_JSON, &text, &length, &s->err), GANTRY_OK);
+    json_t *document = json_loadb(text, length, 0, NULL);
+    json_t *partition = json_array_get(json_object_get(document, "partitions"), 0), *phase;
+    size_t k;
+    json_array_foreach(json_object_get(partition, "phases"), k,
+                       phase) if (strcmp(json_string_value(json_object_get(phase, "name")), way) == 0)
+        count += (int)strtol(json_string_value(json_object_get(phase, "detail")), NULL, 10);
+    json_decref(document);
+    return count;
+}
+
+static void check_build(const char *folder, int built, int cached)
+{
+    small_session s = {.err = GANTRY_ERROR_INIT};
+    cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+    cr_assert_eq(gantry_runtime_set(s.runtime, "cache", folder, &s.err), GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(gantry_runtime_load_provider(s.runtime, OPENCL, "", &s.err), GANTRY_OK, "%s", s.err.message);
+    small_create(&s, small_add(3), "providers=opencl;plan=priority");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(programs_from(&s, "build"), built);
+    cr_assert_eq(programs_from(&s, "cache"), cached);
+    small_close(&s);
+}
+
+Test(opencl_domain, kernels_come_from_the_cache_of_the_host)
+{
+    char folder[64] = "/tmp/gantry_opencl_cacheXXXXXX", command[128];
+    cr_assert_not_null(mkdtemp(folder));
+    check_build(folder, 2, 0);
+    check_build(folder, 0, 2);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
