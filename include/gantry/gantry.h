@@ -157,7 +157,7 @@ GANTRY_API gantry_status gantry_memory_copy(gantry_runtime *runtime, const char 
  *   cpu.disable_types=    element types the CPU provider shall not compute in, comma-separated; nodes of
  *                         float16 or bfloat16 that then have no provider run in float32 (rewrites.promote)
  *   log_level=warning     error, warning, info, debug
- *   PROVIDER.KEY=VALUE    handed to that provider
+ *   PROVIDER.KEY=VALUE    handed to that provider; one that lists its keys takes no other
  */
 /* clang-format on */
 GANTRY_API gantry_status gantry_options_create(gantry_options **out_options, gantry_error *err);
