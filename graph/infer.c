@@ -22,13 +22,32 @@ static void constant_shape(gt_infer_state *state, gt_value *value)
     value->dims = dims;
 }
 
+/* The extents of a captured value are what a node beside it would read: equal ones are one. */
+static const gt_expr *captured_dims(const gt_infer_state *state, uint32_t id, const gt_value *outer)
+{
+    gt_infer infer = {.graph = state->graph, .state = (gt_infer_state *)(uintptr_t)state};
+    gt_expr dims[GANTRY_MAX_RANK];
+    if (outer->rank <= 0 || outer->rank > GANTRY_MAX_RANK)
+        return outer->dims;
+    for (int32_t axis = 0; axis < outer->rank; axis++)
+        dims[axis] = gt_infer_root(&infer, outer->dims[axis]);
+    size_t bytes = (size_t)outer->rank * sizeof *dims;
+    const gt_part *part = &state->parts[id];
+    if (memcmp(dims, outer->dims, bytes) == 0)
+        return outer->dims;
+    if (part->old_dims && part->old_rank == outer->rank && memcmp(dims, part->old_dims, bytes) == 0)
+        return part->old_dims;
+    const gt_expr *copy = gt_arena_copy(&state->graph->model->arena, dims, bytes);
+    return copy ? copy : outer->dims;
+}
+
 static void capture_shape(gt_infer_state *state, uint32_t id, gt_value *value)
 {
     const gt_value *outer = gt_graph_value(state->graph->parent, value->captured);
     value->kind = outer->kind;
     value->dtype = outer->dtype;
     value->rank = outer->rank;
-    value->dims = outer->dims;
+    value->dims = captured_dims(state, id, outer);
     value->elements = outer->elements;
     value->element_count = outer->element_count;
     if (state->parent && !outer->elements)
