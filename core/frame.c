@@ -33,9 +33,35 @@ static void destroy_events(gantry_session *session, gt_plan_state *state)
     }
 }
 
+/* What a transfer did in this run goes to the account of those that are forgotten. */
+static void forget_transfer(gantry_run *run, const gt_plan_state *state, uint32_t index)
+{
+    const gt_step *step = &state->plan->steps[index];
+    uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
+    uint64_t bytes = step->true_size ? state->true_bytes[index] : state->run_executions * step->bytes;
+    gt_forgotten *of = &run->forgotten[step->domain];
+    bool inside = from == to, peer = !inside && from && to;
+    *(inside ? &of->inside_copies : peer ? &of->peer_copies : &of->copies) += state->calls[index];
+    *(inside ? &of->inside_bytes : peer ? &of->peer_bytes : &of->bytes) += bytes;
+}
+
+static void forget_copies(gt_frame *frame, const gt_plan_state *state)
+{
+    gantry_run *run = frame->run;
+    if (!state->calls || !state->run_executions || state->run_number != run->number)
+        return;
+    if (run->forgotten_number != run->number)
+        memset(run->forgotten, 0, run->session->domain_count * sizeof *run->forgotten);
+    run->forgotten_number = run->number;
+    for (uint32_t k = 0; k < state->plan->step_count; k++)
+        if (state->plan->steps[k].kind == GT_STEP_TRANSFER)
+            forget_transfer(run, state, k);
+}
+
 static void destroy_state(gt_frame *frame, gt_plan_state *state)
 {
     gantry_session *session = frame->run->session;
+    forget_copies(frame, state);
     if (state->times)
         gt_timing_destroy(frame, state);
     for (uint32_t k = 0; state->contexts && k < state->plan->shaped_count; k++) {

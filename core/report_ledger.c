@@ -157,34 +157,47 @@ static json_t *row_of(const ledger *l, const entry *e)
 }
 
 /* What a device counts: copies with the host, copies from peers (which are the target's), copies inside. */
-static json_t *device_of(const ledger *l, uint32_t domain)
+static gt_forgotten sum_of(const ledger *l, uint32_t domain)
 {
-    uint64_t copies = 0, bytes = 0, peer_copies = 0, peer_bytes = 0, inside_copies = 0, inside_bytes = 0;
+    const gantry_run *run = l->scope->run;
+    gt_forgotten sum = {0};
+    if (run->forgotten_number == run->number)
+        sum = run->forgotten[domain];
     for (uint32_t k = 0; k < l->entries.count; k++) {
         const entry *e = &l->entries.data[k];
-        bool target = e->target == domain;
-        if ((e->source != domain && !target) || e->cause == GT_CAUSE_CONVERSION)
+        if ((e->source != domain && e->target != domain) || e->cause == GT_CAUSE_CONVERSION)
             continue;
-        if (e->source == domain && target) {
-            inside_copies += e->copies;
-            inside_bytes += e->bytes;
-        } else if (e->source == 0 || e->target == 0) {
-            copies += e->copies;
-            bytes += e->bytes;
-        } else if (target) {
-            peer_copies += e->copies;
-            peer_bytes += e->bytes;
-        }
+        bool inside = e->source == e->target, host = e->source == 0 || e->target == 0;
+        if (!inside && !host && e->target != domain)
+            continue;
+        *(inside ? &sum.inside_copies : host ? &sum.copies : &sum.peer_copies) += e->copies;
+        *(inside ? &sum.inside_bytes : host ? &sum.bytes : &sum.peer_bytes) += e->bytes;
     }
+    return sum;
+}
+
+static json_t *device_of(const ledger *l, uint32_t domain)
+{
+    gt_forgotten sum = sum_of(l, domain);
     json_t *row = json_object();
     json_object_set_new(row, "domain", gt_report_string(l->scope->session->domains[domain].name));
-    json_object_set_new(row, "copies", gt_report_count(copies));
-    json_object_set_new(row, "bytes", gt_report_count(bytes));
-    json_object_set_new(row, "peer_copies", gt_report_count(peer_copies));
-    json_object_set_new(row, "peer_bytes", gt_report_count(peer_bytes));
-    json_object_set_new(row, "inside_copies", gt_report_count(inside_copies));
-    json_object_set_new(row, "inside_bytes", gt_report_count(inside_bytes));
+    json_object_set_new(row, "copies", gt_report_count(sum.copies));
+    json_object_set_new(row, "bytes", gt_report_count(sum.bytes));
+    json_object_set_new(row, "peer_copies", gt_report_count(sum.peer_copies));
+    json_object_set_new(row, "peer_bytes", gt_report_count(sum.peer_bytes));
+    json_object_set_new(row, "inside_copies", gt_report_count(sum.inside_copies));
+    json_object_set_new(row, "inside_bytes", gt_report_count(sum.inside_bytes));
     return row;
+}
+
+/* Bytes of copies whose plan the run gave up before it was over: they are in no row. */
+static uint64_t forgotten_bytes(const gt_report_scope *scope)
+{
+    const gantry_run *run = scope->run;
+    uint64_t bytes = 0;
+    for (uint32_t d = 0; run && run->forgotten_number == run->number && d < scope->session->domain_count; d++)
+        bytes += run->forgotten[d].bytes + run->forgotten[d].peer_bytes + run->forgotten[d].inside_bytes;
+    return bytes;
 }
 
 json_t *gt_report_ledger(const gt_report_scope *scope)
@@ -207,6 +220,7 @@ json_t *gt_report_ledger(const gt_report_scope *scope)
                         scope->run ? gt_report_count(bytes) : json_string(GT_NOT_MEASURED));
     json_object_set_new(document, "crossing_bytes",
                         scope->run ? gt_report_count(crossing) : json_string(GT_NOT_MEASURED));
+    json_object_set_new(document, "forgotten_bytes", gt_report_count(forgotten_bytes(scope)));
     json_object_set_new(document, "pinned_memory_bytes",
                         gt_report_count(atomic_load(&scope->session->pinned_bytes)));
     json_object_set_new(document, "devices", devices);

@@ -36,8 +36,9 @@ static gantry_status open_queues(gantry_run *run, gantry_error *err)
     run->queues = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
     run->copiers = GT_NEW_ARRAY(session->allocator, gantry_queue *, session->domain_count);
     run->waits = GT_NEW_ARRAY(session->allocator, gt_lock_wait, session->provider_count);
+    run->forgotten = GT_NEW_ARRAY(session->allocator, gt_forgotten, session->domain_count);
     run->staging = GT_NEW_ARRAY(session->allocator, gt_staging, 2 * session->domain_count);
-    if (!run->queues || !run->copiers || !run->waits || !run->staging)
+    if (!run->queues || !run->copiers || !run->waits || !run->staging || !run->forgotten)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t d = 1; d < session->domain_count; d++) {
         const gantry_domain *table = session->domains[d].entry->table;
@@ -100,6 +101,7 @@ void gantry_run_destroy(gantry_run **inout_run)
     gt_worker_destroy(&run->worker, session->allocator);
     gt_frame_destroy(&run->root);
     gt_staging_destroy(run);
+    gt_free(session->allocator, run->forgotten);
     close_queues(session, run->copiers);
     close_queues(session, run->queues);
     gt_free(session->allocator, run->waits);

@@ -45,6 +45,12 @@ typedef struct gt_lock_wait {
     uint64_t total_count, total_ns;
 } gt_lock_wait;
 
+/* Copies of plans that a run gave up before it was over: what their ledger rows would have said of one
+ * domain. */
+typedef struct gt_forgotten {
+    uint64_t copies, bytes, peer_copies, peer_bytes, inside_copies, inside_bytes;
+} gt_forgotten;
+
 typedef struct gt_worker gt_worker; /* worker.c: the thread of start, and of deadlines */
 
 struct gantry_run {
@@ -55,8 +61,10 @@ struct gantry_run {
     gt_run_input *inputs;
     uint32_t symbol_count;
     gt_run_symbol *symbols;
-    bool symbols_dirty;     /* an input was bound: dims symbols have to be read again */
-    gantry_queue **queues;  /* by session domain; NULL for the host */
+    bool symbols_dirty;      /* an input was bound: dims symbols have to be read again */
+    gantry_queue **queues;   /* by session domain; NULL for the host */
+    gt_forgotten *forgotten; /* by session domain, of the run with that number */
+    uint64_t forgotten_number;
     gt_staging *staging;    /* 2 * session domain + queue */
     gantry_queue **copiers; /* the same: the second queue of a domain that has one */
     gt_lock_wait *waits;    /* by session provider */

@@ -196,6 +196,19 @@ class Case:
             runtime.free_buffer(domain, b)
         self.judge_outputs(got, run, "run %d" % k)
 
+    def check_ledger(self):
+        """What the devices counted is what the ledgers of all runs say; a numeric check copies beside them."""
+        if any("error" in run for run in self.case["runs"]) or self.case.get("options", {}).get("numeric_check"):
+            return
+        pairs = (("copies", "copies"), ("bytes", "copied_bytes"), ("peer_copies", "peer_copies"), ("peer_bytes", "peer_bytes"),
+                 ("inside_copies", "inside_copies"), ("inside_bytes", "inside_bytes"))
+        for domain, counted in self.seen["counters"].items():
+            rows = [d for r in self.seen["reports"] for d in r["ledger"]["devices"] if d["domain"] == domain]
+            for key, counter in pairs:
+                said = sum(row[key] for row in rows)
+                if said != counted[counter]:
+                    self.fail("the ledger says %s of %s is %d; the device counted %d" % (key, domain, said, counted[counter]))
+
     def run_checks(self, created):
         for ck in self.case.get("checks", []):
             if ck["kind"] not in CHECKS:
@@ -228,6 +241,7 @@ class Case:
             after = read_counters(self.counters_file)
             before, after = getattr(self, "device_counters", (before, after))
             self.seen["counters"] = {d: {c: after[d][c] - before.get(d, {}).get(c, 0) for c in after[d]} for d in after}
+            self.check_ledger()
             self.run_checks(session.created)
         finally:
             session.close()

@@ -628,3 +628,47 @@ Test(transfers, copies_of_a_loop_are_counted_one_by_one)
     json_decref(ledger);
     small_close(&s);
 }
+
+/* s = Concat(Neg(s), one), again and again: each iteration has another size, and so another plan. */
+static wire growing_loop(void)
+{
+    wire body = small_graph("body"), g = small_graph("growing");
+    wire_message(&body, GRAPH_NODE, onnx_node("Identity", "keep", "cond_in", "cond_out"));
+    wire_message(&body, GRAPH_NODE, onnx_node("Neg", "neg1", "s", "n"));
+    wire join = onnx_node("Concat", "join", "n,one", "s_next");
+    onnx_set_int(&join, "axis", 0);
+    wire_message(&body, GRAPH_NODE, join);
+    small_input(&body, "i", SMALL_I64, 0, 0, 0);
+    small_input(&body, "cond_in", SMALL_BOOL, 0, 0, 0);
+    small_input(&body, "s", SMALL_F32, 1, -1, 0);
+    small_output(&body, "cond_out", SMALL_BOOL, 0, 0, 0);
+    small_output(&body, "s_next", SMALL_F32, 1, -1, 0);
+    const float one = 1;
+    small_floats(&g, "one", 1, &one);
+    wire loop = onnx_node("Loop", "loop1", "trips,,s_in", "s_out");
+    onnx_set_graph(&loop, "body", body);
+    wire_message(&g, GRAPH_NODE, loop);
+    small_input(&g, "trips", SMALL_I64, 0, 0, 0);
+    small_input(&g, "s_in", SMALL_F32, 1, -1, 0);
+    small_output(&g, "s_out", SMALL_F32, 1, -1, 0);
+    return small_model(g);
+}
+
+Test(transfers, what_given_up_plans_copied_is_in_the_sums)
+{
+    small_session s = open_on(growing_loop(), "", BOTH ";plan_cache=2");
+    int64_t trips = 12;
+    small_bind(&s, 0, GANTRY_INT64, 0, 0, 0, &trips);
+    small_bind(&s, 1, GANTRY_FLOAT32, 1, 4, 0, x);
+    json_t *ledger = checked_ledger(&s);
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_eq(y.dims[0], 16);
+    for (int k = 0; k < 4; k++)
+        cr_assert_eq(small_floats_of(&y)[k], x[k]);
+    cr_assert_eq(small_floats_of(&y)[15], 1);
+    cr_assert_eq(small_floats_of(&y)[14], -1);
+    cr_assert_geq(counted(0).runs, 12, "the body is on the device");
+    cr_assert_gt(number(ledger, "forgotten_bytes"), 0);
+    json_decref(ledger);
+    small_close(&s);
+}
