@@ -30,6 +30,8 @@ function(gantry_install)
         install(TARGETS gantry_opencl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gantry)
     endif()
 
+    # The template of a provider: docs/plugin-guide.md begins with a copy of it.
+    install(DIRECTORY examples/plugin DESTINATION ${CMAKE_INSTALL_DATADIR}/gantry)
     install(FILES docs/man/gantry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
     # Relative: the prefix may be another one when it is installed, and the folder may be moved later.

@@ -91,7 +91,7 @@ cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix" 
     "$work/project/build/use" "$model" >/dev/null || { tail -n 5 "$work/cmake.log"; fail "find_package(gantry) does not build a program that runs"; }
 
 # The template of a provider, copied elsewhere, is built against the installed tree alone, and loads.
-cp -r examples/plugin "$work/plugin"
+cp -r "$prefix/share/gantry/plugin" "$work/plugin" || fail "the template of a provider is not installed"
 cmake -S "$work/plugin" -B "$work/plugin/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS=-Werror >"$work/cmake.log" 2>&1 &&
     cmake --build "$work/plugin/build" >>"$work/cmake.log" 2>&1 || { tail -n 5 "$work/cmake.log"; fail "examples/plugin does not build against the installed tree"; }
 example=$work/plugin/build/libgantry_example.so
