@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* ---- which file ------------------------------------------------------------------------------ */
 
@@ -110,15 +112,34 @@ static gantry_status find_by_name(gantry_runtime *runtime, const char *name, gt_
                    name, s.tried);
 }
 
+static gantry_status find_by_path(const char *path, gt_library *library, gantry_error *err)
+{
+    name_after_file(path, library->name, sizeof library->name);
+    GT_TRY(absolute_path(path, library, err));
+    name_after_file(library->path, library->name, sizeof library->name);
+    return GANTRY_OK;
+}
+
+/* Tells versions of one file apart. */
+static uint64_t stamp_of(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return 0;
+    const uint64_t marks[] = {about.st_dev, about.st_ino, (uint64_t)about.st_size,
+                              (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
+    return XXH3_64bits(marks, sizeof marks) | 1;
+}
+
 gantry_status gt_library_find(gantry_runtime *runtime, const char *what, gt_library *library,
                               gantry_error *err)
 {
     *library = (gt_library){.path = ""};
     if (!strchr(what, '/') && !strstr(what, ".so"))
-        return find_by_name(runtime, what, library, err);
-    name_after_file(what, library->name, sizeof library->name);
-    GT_TRY(absolute_path(what, library, err));
-    name_after_file(library->path, library->name, sizeof library->name);
+        GT_TRY(find_by_name(runtime, what, library, err));
+    else
+        GT_TRY(find_by_path(what, library, err));
+    library->stamp = stamp_of(library->path);
     return GANTRY_OK;
 }
 

@@ -64,10 +64,33 @@ static gantry_status claim_entry(gantry_runtime *runtime, const gt_library *libr
     return entry ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_PLUGIN);
 }
 
+/* The loader gives the code it has of a path, whatever lies there now: it would not be what the manifest
+ * says. */
+static gantry_status check_unchanged(gantry_runtime *runtime, const gt_library *library, gantry_error *err)
+{
+    bool changed = false;
+    pthread_mutex_lock(&runtime->lock);
+    for (uint32_t k = 0; k < runtime->plugins.count; k++) {
+        const gt_plugin_entry *entry = runtime->plugins.data[k];
+        changed |= entry->mapped_stamp && entry->mapped_stamp != library->stamp &&
+                   strcmp(entry->path, library->path) == 0;
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return changed
+               ? gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
+                         "%s was replaced since this process loaded it, and a process keeps the code that it "
+                         "has: start it again, or give the new file another name",
+                         library->path)
+               : GANTRY_OK;
+}
+
 /* What the manifest said: the plugin and its rows are named after it from now on. */
-static void name_entry(gantry_runtime *runtime, gt_plugin_entry *entry, const gt_library *library)
+static void name_entry(gantry_runtime *runtime, gt_plugin_entry *entry, const gt_library *library,
+                       bool is_mapped)
 {
     pthread_mutex_lock(&runtime->lock);
+    if (is_mapped)
+        entry->mapped_stamp = library->stamp;
     memcpy(entry->name, library->name, sizeof entry->name);
     memcpy(entry->version, library->version, sizeof entry->version);
     pthread_mutex_unlock(&runtime->lock);
@@ -127,8 +150,10 @@ gantry_status gantry_runtime_load_provider(gantry_runtime *runtime, const char *
     gantry_status status = gt_library_find(runtime, path, &library, &reason);
     GT_TRY(claim_entry(runtime, &library, config ? config : "", &entry, &index, err));
     if (status == GANTRY_OK)
+        status = check_unchanged(runtime, &library, &reason);
+    if (status == GANTRY_OK)
         status = gt_library_open(&library, &open, &reason);
-    name_entry(runtime, entry, &library);
+    name_entry(runtime, entry, &library, status == GANTRY_OK);
     if (status == GANTRY_OK)
         status = open_plugin(runtime, entry, open, index, &reason);
     gantry_status added =

@@ -58,6 +58,7 @@ typedef struct gt_library {
     char path[1024]; /* absolute; "" when it was looked for by name and not found */
     char name[64];
     char version[32];
+    uint64_t stamp; /* of the file: another one when it was replaced; 0 when there is none */
 } gt_library;
 
 typedef enum gt_plugin_state {
@@ -74,6 +75,7 @@ typedef struct gt_plugin_entry {
     char name[64];
     char version[32];
     gt_plugin_state state;
+    uint64_t mapped_stamp;  /* of the file when its code was loaded; 0: it never was */
     uint32_t session_count; /* uses of its providers and operators by sessions: it is kept until they are 0 */
     uint64_t order;         /* of opening; they close in the reverse one */
     gantry_plugin plugin;

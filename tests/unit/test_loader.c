@@ -341,6 +341,33 @@ Test(loader, a_session_keeps_what_it_was_told_of_a_provider)
     close_session(&s);
 }
 
+/* A library from another place, so that it may be replaced. */
+static void copy_library(const char *from)
+{
+    static unsigned char bytes[1 << 21];
+    FILE *file = fopen(from, "rb");
+    cr_assert_not_null(file);
+    size_t count = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    unlink(inside("libgantry_copy.so"));
+    put_file(inside("libgantry_copy.so"), bytes, count);
+}
+
+Test(loader, a_file_that_was_replaced_is_not_taken_for_the_code_that_is_loaded)
+{
+    copy_library(TESTS "/libgantry_abi_1_0.so");
+    OK(load(inside("libgantry_copy.so"), NULL));
+    OK(unload("abi_1_0"));
+    OK(load(inside("libgantry_copy.so"), NULL));
+    OK(unload("abi_1_0"));
+    copy_library(TESTS "/libgantry_abi_newer.so");
+    cr_assert_eq(load(inside("libgantry_copy.so"), NULL), GANTRY_PROVIDER);
+    expect_words("was replaced since this process loaded it");
+    cr_assert_eq(load(inside("libgantry_copy.so"), "name=x"), GANTRY_PROVIDER);
+    expect_words("was replaced since this process loaded it");
+    OK(load(TESTS "/libgantry_abi_newer.so", NULL));
+}
+
 /* ---- two of a kind, and the end -------------------------------------------------------------- */
 
 Test(loader, two_of_a_kind_work_side_by_side)
