@@ -104,6 +104,21 @@ static traffic count_traffic(const gt_report_part *part, const gt_boundary *boun
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* As an input, or in a body. */
+static bool reads(const gt_node *node, uint32_t value)
+{
+    for (uint32_t k = 0; k < node->input_count; k++)
+        if (node->inputs[k] == value)
+            return true;
+    for (uint32_t b = 0; b < node->body_count; b++) {
+        const gt_graph *body = node->bodies[b].graph;
+        for (uint32_t v = 0; v < body->values.count; v++)
+            if (body->values.data[v]->captured == value)
+                return true;
+    }
+    return false;
+}
+
 /* The nodes that read the value where this boundary brings it. */
 static json_t *consumers_of(const gt_report_scope *scope, const gt_variant *variant,
                             const gt_boundary *boundary)
@@ -124,11 +139,8 @@ static json_t *consumers_of(const gt_report_scope *scope, const gt_variant *vari
         if (!here ||
             (boundary->source_domain == boundary->target_domain && partition != boundary->target_partition))
             continue;
-        for (uint32_t m = 0; m < node->input_count; m++)
-            if (node->inputs[m] == boundary->value) {
-                json_array_append_new(names, gt_report_string(node->name));
-                break;
-            }
+        if (reads(node, boundary->value))
+            json_array_append_new(names, gt_report_string(node->name));
     }
     return names;
 }

@@ -97,7 +97,7 @@ def q3(report, setting):
             times = max([ran[n] for n in b["consumers"] + [b["producer"]] if n in ran])
             found += need(b["executions"] == times and b["bytes"] > 0, "%s: %s copies, %s bytes", b["tensor"], b["executions"], b["bytes"])
             found += need(is_number(b["us"]) if timed else b["us"] == "not measured", "%s took %s", b["tensor"], b["us"])
-            found += need(b["synchronizing"] == (b["direction"] == "to_host") and b["pinned"] is False, "%s: %s", b["tensor"], b)
+            found += need(b["synchronizing"] == (b["direction"] == "to_host") and isinstance(b["pinned"], bool), "%s: %s", b["tensor"], b)
     total = report["totals"]["boundaries"]
     device = [b for b in report["boundaries"] if b["type"] == "device"]
     found += need(total["bytes"] == sum(b["bytes"] for b in device) == total["copied_bytes"], "bytes: %s", total)
