@@ -440,25 +440,44 @@ static gantry_status add_if(maker *m, uint32_t place)
     return add_float(m, output, from.kind);
 }
 
-static gantry_status fill_loop(maker *m, gt_graph *body, uint32_t place, bool scan)
+/* Of a second carried value it may make the first as it came in: they swap. */
+static gantry_status fill_loop(maker *m, gt_graph *body, uint32_t place, uint32_t count, bool scan)
 {
-    uint32_t round, condition, carried, kept, result, more;
+    uint32_t round, condition, carried[2], kept, result, more;
     gt_graph *outer = m->graph;
     GT_TRY(add_graph_input(m, body, "round", &round));
     GT_TRY(add_graph_input(m, body, "condition", &condition));
-    GT_TRY(add_graph_input(m, body, "carried", &carried));
+    GT_TRY(add_graph_input(m, body, "carried", &carried[0]));
+    if (count > 1)
+        GT_TRY(add_graph_input(m, body, "other", &carried[1]));
     m->graph = body;
     gantry_status status = add_one(m, "Identity", condition, GT_NONE, &kept);
     m->graph = outer;
     GT_TRY(status);
-    GT_TRY(fill_body(m, body, place, carried, &result));
+    GT_TRY(fill_body(m, body, place, carried[count - 1], &result));
     GT_TRY(add_graph_output(m, body, kept));
     GT_TRY(add_graph_output(m, body, result));
+    if (count > 1) {
+        more = carried[0];
+        if (random_chance(m->random, 50))
+            GT_TRY(fill_body(m, body, place, carried[0], &more));
+        GT_TRY(add_graph_output(m, body, more));
+    }
     if (scan) {
-        GT_TRY(fill_body(m, body, place, carried, &more));
+        GT_TRY(fill_body(m, body, place, carried[0], &more));
         GT_TRY(add_graph_output(m, body, more));
     }
     return gt_graph_sort(body, m->err);
+}
+
+static uint32_t pick_alike(maker *m, uint32_t place)
+{
+    for (uint32_t tries = 0; tries < 8; tries++) {
+        const made *other = &m->floats.data[pick(m)];
+        if (other->kind == m->floats.data[place].kind)
+            return other->value;
+    }
+    return m->floats.data[place].value;
 }
 
 static gantry_status add_loop(maker *m, uint32_t place)
@@ -466,20 +485,25 @@ static gantry_status add_loop(maker *m, uint32_t place)
     static const int64_t one[1] = {1};
     made from = m->floats.data[place];
     int64_t trips = random_below(m->random, 4);
-    uint32_t inputs[3] = {GT_NONE, GT_NONE, from.value}, outputs[2], node;
+    uint32_t inputs[4] = {GT_NONE, GT_NONE, from.value}, outputs[3], node;
+    uint32_t count = random_chance(m->random, 40) ? 2 : 1;
     bool scan = random_chance(m->random, 40);
     gt_graph *body;
+    if (count > 1)
+        inputs[3] = pick_alike(m, place);
     if (random_chance(m->random, 50))
         GT_TRY(
             add_one(m, "Gather", m->vectors.count ? m->vectors.data[0] : m->ints[1], m->ints[0], &inputs[0]));
     else
         GT_TRY(gt_graph_add_constant(m->graph, NULL, GANTRY_INT64, 1, one, &trips, &inputs[0], m->err));
-    GT_TRY(add_node(m, "Loop", 3, inputs, scan ? 2 : 1, outputs, &node));
+    GT_TRY(add_node(m, "Loop", 2 + count, inputs, scan ? count + 1 : count, outputs, &node));
     GT_TRY(add_body(m, node, "body", &body));
-    GT_TRY(fill_loop(m, body, place, scan));
+    GT_TRY(fill_loop(m, body, place, count, scan));
     gt_graph_changed(m->graph);
     if (scan)
-        PUSH(m, &m->others, outputs[1]);
+        PUSH(m, &m->others, outputs[count]);
+    if (count > 1)
+        GT_TRY(add_float(m, outputs[1], from.kind));
     return add_float(m, outputs[0], from.kind);
 }
 

@@ -322,44 +322,60 @@ static void append(stub_tensor *scan, const stub_tensor *item, int64_t round)
 }
 
 /* One carried value, at most one scan output. */
+#define MAX_CARRIED 2
+
+/* A result that nobody made since it was given is copied: the caller frees it. */
+static void keep(stub_tensor *out, const stub_tensor *carried)
+{
+    *out = *carried;
+    if (carried->owned)
+        return;
+    make_room(out);
+    put_bytes(out->data, carried->data, stub_tensor_bytes(carried));
+}
+
+/* Carried values, then perhaps a scan output, of the extents of the first. */
 static bool evaluate_loop(const gt_node *node, stub_tensor *values, stub_tensor *out)
 {
     const gt_graph *body = body_of(node, "body");
+    uint32_t count = node->input_count - 2;
     int64_t trips = 0, round;
     uint8_t condition = 1;
     bool right = true;
+    stub_tensor carried[MAX_CARRIED], *scan = &out[count];
     put_bytes((uint8_t *)&trips, values[node->inputs[0]].data, sizeof trips);
-    stub_tensor carried = borrow(&values[node->inputs[2]]);
-    out[1] = (stub_tensor){.dtype = carried.dtype, .rank = carried.rank + 1};
-    memcpy(out[1].dims + 1, carried.dims, carried.rank * sizeof carried.dims[0]);
+    for (uint32_t k = 0; k < count; k++)
+        carried[k] = borrow(&values[node->inputs[2 + k]]);
+    *scan = (stub_tensor){.dtype = carried[0].dtype, .rank = carried[0].rank + 1};
+    memcpy(scan->dims + 1, carried[0].dims, carried[0].rank * sizeof carried[0].dims[0]);
     for (round = 0; right && round < trips && condition; round++) {
-        stub_tensor feeds[3] = {{.dtype = GANTRY_INT64, .data = (uint8_t *)&round},
-                                {.dtype = GANTRY_BOOL, .data = &condition},
-                                borrow(&carried)};
-        stub_tensor results[3] = {{0}};
+        stub_tensor feeds[2 + MAX_CARRIED] = {{.dtype = GANTRY_INT64, .data = (uint8_t *)&round},
+                                              {.dtype = GANTRY_BOOL, .data = &condition}};
+        stub_tensor results[2 + MAX_CARRIED] = {{0}};
+        for (uint32_t k = 0; k < count; k++)
+            feeds[2 + k] = borrow(&carried[k]);
         right = stub_evaluate(body, feeds, values, results);
         condition = right && is_true(&results[0]);
         stub_tensor_free(&results[0]);
-        stub_tensor_free(&carried);
-        carried = results[1];
-        if (right && node->output_count > 1)
-            append(&out[1], &results[2], round);
-        stub_tensor_free(&results[2]);
+        for (uint32_t k = 0; k < count; k++) {
+            stub_tensor_free(&carried[k]);
+            carried[k] = results[1 + k];
+        }
+        if (right && node->output_count > count)
+            append(scan, &results[1 + count], round);
+        stub_tensor_free(&results[1 + count]);
     }
-    out[1].dims[0] = round;
-    out[0] = carried;
-    if (!carried.owned) {
-        make_room(&out[0]);
-        put_bytes(out[0].data, carried.data, stub_tensor_bytes(&carried));
-    }
-    if (!out[1].owned)
-        make_room(&out[1]);
+    scan->dims[0] = round;
+    for (uint32_t k = 0; k < count; k++)
+        keep(&out[k], &carried[k]);
+    if (!scan->owned)
+        make_room(scan);
     return right;
 }
 
 static bool evaluate_node(const gt_graph *graph, const gt_node *node, stub_tensor *values)
 {
-    stub_tensor in[8] = {{0}}, out[2] = {{0}};
+    stub_tensor in[8] = {{0}}, out[1 + MAX_CARRIED] = {{0}};
     bool right = true;
     for (uint32_t k = 0; k < node->input_count; k++)
         if (node->inputs[k] != GT_NONE)
@@ -373,7 +389,7 @@ static bool evaluate_node(const gt_graph *graph, const gt_node *node, stub_tenso
         right = evaluate_loop(node, values, out);
     else
         right = stub_compute(node->op_type, node->input_count, in, node->output_count, out);
-    for (uint32_t k = 0; k < 2; k++)
+    for (uint32_t k = 0; k < sizeof out / sizeof *out; k++)
         if (k < node->output_count)
             values[node->outputs[k]] = out[k];
         else
