@@ -107,7 +107,7 @@ void opencl_elementwise_walk_add(opencl_build *build, const opencl_node *node, c
     opencl_arg_float(launch, p);
     opencl_arg_float(launch, q);
     opencl_walk_arguments(walk, launch);
-    opencl_launch_size(launch, walk->count, 1, 1);
+    opencl_launch_flat(launch, walk->count);
     opencl_launch_describe(launch, walk->rank == 1 ? "elementwise_flat" : "elementwise_strided", bytes,
                            (double)walk->count);
 }

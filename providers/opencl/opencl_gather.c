@@ -119,7 +119,7 @@ static void turn(uint32_t rank, const int64_t *values, int32_t otherwise, int32_
 
 static void finish(opencl_launch *launch, const opencl_operand *y, const char *name)
 {
-    opencl_launch_size(launch, opencl_count(y), 1, 1);
+    opencl_launch_flat(launch, opencl_count(y));
     opencl_launch_describe(launch, name, 2 * (double)opencl_bytes(y), 0);
 }
 

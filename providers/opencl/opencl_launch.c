@@ -232,6 +232,13 @@ void opencl_launch_groups(opencl_launch *launch, size_t x, size_t y, size_t z)
     round_up(launch);
 }
 
+void opencl_launch_flat(opencl_launch *launch, int64_t count)
+{
+    size_t most = launch->build->device->group_size_max;
+    opencl_launch_size(launch, count, 1, 1);
+    opencl_launch_groups(launch, most < 256 ? most : 256, 1, 1);
+}
+
 void opencl_launch_describe(opencl_launch *launch, const char *variant, double bytes, double flops)
 {
     snprintf(launch->variant, sizeof launch->variant, "%s", variant);

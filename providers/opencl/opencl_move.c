@@ -54,7 +54,7 @@ static void add_kernel(opencl_build *build, const opencl_operand *output, const 
     opencl_arg_long(launch, move->source_at);
     opencl_arg_long(launch, move->target_at);
     opencl_walk_arguments(walk, launch);
-    opencl_launch_size(launch, walk->count, 1, 1);
+    opencl_launch_flat(launch, walk->count);
     opencl_launch_describe(launch, "move", 2 * (double)walk->count * (double)element, 0);
 }
 
@@ -145,6 +145,6 @@ void opencl_remap_add(opencl_build *build, const opencl_operand *output, const o
     opencl_arg_long(launch, (int64_t)fill_bits);
     if (fill)
         opencl_arg_input(launch, fill);
-    opencl_launch_size(launch, opencl_count(output), 1, 1);
+    opencl_launch_flat(launch, opencl_count(output));
     opencl_launch_describe(launch, name, 2 * (double)opencl_bytes(output), 0);
 }

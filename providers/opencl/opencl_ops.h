@@ -172,6 +172,9 @@ void opencl_arg_local(opencl_launch *launch, size_t bytes);
 void opencl_launch_size(opencl_launch *launch, int64_t x, int64_t y, int64_t z);
 /* Local sizes; global ones are rounded up to multiples: kernels check their bounds. */
 void opencl_launch_groups(opencl_launch *launch, size_t x, size_t y, size_t z);
+/* `count` items in one dimension, in groups of one size, so that a driver which builds for a size builds
+ * once. The kernel gets more items than count and checks. */
+void opencl_launch_flat(opencl_launch *launch, int64_t count);
 /* For the report: what it is called ("gemm_tiled"), its layout, what one execution moves and computes. */
 void opencl_launch_describe(opencl_launch *launch, const char *variant, double bytes, double flops);
 /* The output is the input from offset_bytes on; nothing is written. */

@@ -199,9 +199,12 @@ static void prepare_reduction(opencl_build *build, const opencl_node *node)
     opencl_arg_bytes(launch, axes.reduced.dims, 8 * sizeof(int32_t));
     opencl_arg_bytes(launch, axes.reduced.strides[0], 8 * sizeof(int32_t));
     opencl_walk_arguments(&axes.kept, launch);
-    opencl_launch_size(launch, results * (group ? GROUP : 1), 1, 1);
-    if (group)
+    if (group) {
+        opencl_launch_size(launch, results * GROUP, 1, 1);
         opencl_launch_groups(launch, GROUP, 1, 1);
+    } else {
+        opencl_launch_flat(launch, results);
+    }
     opencl_launch_describe(launch, group ? "reduce_groups" : "reduce",
                            (double)opencl_bytes(x) + (double)opencl_bytes(y), (double)opencl_count(x));
 }

@@ -347,7 +347,7 @@ static void add_pass(opencl_build *build, const resize_plan *plan, uint32_t axis
     opencl_arg_int(launch, (int32_t)a->in);
     opencl_arg_int(launch, (int32_t)taps);
     opencl_arg_float(launch, plan->extrapolation);
-    opencl_launch_size(launch, outer * a->out * inner, 1, 1);
+    opencl_launch_flat(launch, outer * a->out * inner);
     opencl_launch_describe(launch, plan->cubic ? "resize_cubic" : "resize_linear", -1,
                            2 * (double)(outer * a->out * inner * taps));
 }

@@ -53,7 +53,7 @@ static void prepare_cumulate(opencl_build *build, const opencl_node *node)
     opencl_arg_int(launch, (int32_t)length);
     opencl_arg_int(launch, gantry_node_int(node->view, "exclusive", 0) != 0);
     opencl_arg_int(launch, gantry_node_int(node->view, "reverse", 0) != 0);
-    opencl_launch_size(launch, lines, 1, 1);
+    opencl_launch_flat(launch, lines);
     opencl_launch_describe(launch, "cumulate", 2 * (double)opencl_bytes(x), (double)opencl_count(x));
 }
 
