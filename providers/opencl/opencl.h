@@ -47,7 +47,9 @@ typedef struct opencl_device {
     char driver[128];
     char platform[128];
     char build_options[128];
-    uint32_t index; /* over all platforms */
+    uint32_t index;          /* over all platforms */
+    bool runs_items_in_turn; /* a group's items one after the other, as a CPU does: local memory gains nothing
+                              */
     cl_device_id id;
     cl_context context;
     cl_command_queue own_queue; /* for mapping pinned memory and for probes, under memory_lock */

@@ -212,7 +212,7 @@ static void prepare_conv(opencl_build *build, const opencl_node *node)
         return;
     if (reads_points(&c.window) && !is_direct(&c))
         add_points(build, node, &c);
-    else if (opencl_is_serial(node->device) && fits_lines(&c))
+    else if (node->device->runs_items_in_turn && fits_lines(&c))
         add_lines(build, &c);
     else if (is_direct(&c))
         describe(add_direct(build, &c, "conv_direct"), &c, "conv:direct", c.taps);

@@ -52,7 +52,7 @@ static product_plan plan_rows(const opencl_product *p, bool dots)
 
 static product_plan plan_product(const opencl_device *device, const opencl_product *p)
 {
-    bool serial = opencl_is_serial(device);
+    bool serial = device->runs_items_in_turn;
     if (serial && p->column_strides[1] == 1)
         return plan_rows(p, false);
     if (serial && p->row_strides[1] == 1 && p->column_strides[0] == 1)

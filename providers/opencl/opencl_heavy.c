@@ -3,13 +3,6 @@
 
 #include <math.h>
 
-bool opencl_is_serial(const opencl_device *device)
-{
-    cl_device_type type = 0;
-    return clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
-           (type & CL_DEVICE_TYPE_CPU) != 0;
-}
-
 opencl_launch *opencl_heavy_add(opencl_build *build, const opencl_operand *x, const char *defines,
                                 const char *source, const char *name)
 {

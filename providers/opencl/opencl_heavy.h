@@ -15,10 +15,6 @@ extern const char opencl_conv_source[];
 extern const char opencl_pool_source[];
 extern const char opencl_norm_source[];
 
-/* A device that runs the items of a group one after the other on one core: local memory gains nothing there.
- */
-bool opencl_is_serial(const opencl_device *device);
-
 /* Adds a launch with "#define HALF" where x is float16, and the defines. */
 opencl_launch *opencl_heavy_add(opencl_build *build, const opencl_operand *x, const char *defines,
                                 const char *source, const char *name);

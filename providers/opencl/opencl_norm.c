@@ -9,13 +9,13 @@ opencl_launch *opencl_rows_add(opencl_build *build, const opencl_node *node, con
 {
     char all[256];
     snprintf(all, sizeof all, "%s#define ITEMS %d\n", defines,
-             opencl_is_serial(node->device) ? 1 : ROW_ITEMS);
+             node->device->runs_items_in_turn ? 1 : ROW_ITEMS);
     return opencl_heavy_add(build, &node->inputs[0], all, opencl_norm_source, name);
 }
 
 void opencl_rows_launch(opencl_launch *launch, const opencl_node *node, int64_t rows, const char *variant)
 {
-    size_t items = opencl_is_serial(node->device) ? 1 : ROW_ITEMS;
+    size_t items = node->device->runs_items_in_turn ? 1 : ROW_ITEMS;
     double bytes = (double)opencl_bytes(&node->inputs[0]) + (double)opencl_bytes(&node->outputs[0]);
     opencl_launch_size(launch, rows * (int64_t)items, 1, 1);
     opencl_launch_groups(launch, items, 1, 1);

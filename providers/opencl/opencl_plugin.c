@@ -1,5 +1,6 @@
 /* Finds the OpenCL device, fills the tables, and says why when there is none. The config text names the
- * device by its number over all platforms: "1", "device=1" or {"device": 1}; "" is device 0. */
+ * device by its number over all platforms: "1", "device=1" or {"device": 1}; "" is device 0. kernels=groups
+ * or kernels=items asks for the kernels of that kind whatever the device is. */
 #include "opencl.h"
 
 #include <ctype.h>
@@ -52,20 +53,44 @@ static uint32_t list_devices(cl_device_id *out_ids, uint32_t capacity)
     return count;
 }
 
-/* The number in the config text; false when it says anything else. Quotes, braces and blanks are passed over.
- */
-static bool read_config(const char *text, unsigned long *out_index)
+/* What the config text says. */
+typedef struct opencl_config {
+    unsigned long index;
+    bool groups, items; /* which kinds of kernels are asked for; none: those that fit the device */
+} opencl_config;
+
+static bool read_entry(const char *entry, opencl_config *inout_config)
 {
-    char plain[64];
+    const char *number = strncmp(entry, "device=", 7) == 0 ? entry + 7 : entry;
+    char *end;
+    if (strcmp(entry, "kernels=groups") == 0)
+        return inout_config->groups = true;
+    if (strcmp(entry, "kernels=items") == 0)
+        return inout_config->items = true;
+    inout_config->index = strtoul(number, &end, 10);
+    return !*end && isdigit((unsigned char)*number);
+}
+
+/* False when it says what nobody knows. Quotes, braces and blanks are passed over. */
+static bool read_config(const char *text, opencl_config *out_config)
+{
+    char plain[96];
     size_t used = 0;
+    *out_config = (opencl_config){.index = 0};
     for (; *text && used + 1 < sizeof plain; text++)
         if (!isspace((unsigned char)*text) && !strchr("{}\"", *text))
             plain[used++] = *text == ':' ? '=' : *text;
     plain[used] = 0;
-    const char *number = strncmp(plain, "device=", 7) == 0 ? plain + 7 : plain;
-    char *end;
-    *out_index = strtoul(number, &end, 10);
-    return !*text && !*end && (used == 0 || (end != number && isdigit((unsigned char)*number)));
+    for (char *entry = plain, *comma; *entry; entry = comma + 1) {
+        comma = entry + strcspn(entry, ",");
+        bool last = !*comma;
+        *comma = 0;
+        if (!read_entry(entry, out_config))
+            return false;
+        if (last)
+            break;
+    }
+    return !*text;
 }
 
 static bool has_extension(cl_device_id id, const char *name)
@@ -75,7 +100,17 @@ static bool has_extension(cl_device_id id, const char *name)
     return strstr(text, name) != NULL;
 }
 
-static void read_facts(opencl_device *device)
+/* Kernels of groups need local memory and items that work at the same time. */
+static bool runs_items_in_turn(const opencl_device *device, const opencl_config *wanted)
+{
+    cl_device_type type = 0;
+    clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    if (wanted->groups || wanted->items)
+        return wanted->items;
+    return type & CL_DEVICE_TYPE_CPU || device->group_size_max < 256 || device->local_bytes < 16384;
+}
+
+static void read_facts(opencl_device *device, const opencl_config *wanted)
 {
     cl_platform_id platform;
     cl_device_fp_config single = 0;
@@ -93,6 +128,7 @@ static void read_facts(opencl_device *device)
         clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof device->platform - 1, device->platform, NULL);
     clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
     device->has_float64 = has_extension(id, "cl_khr_fp64");
+    device->runs_items_in_turn = runs_items_in_turn(device, wanted);
     snprintf(device->build_options, sizeof device->build_options, "-cl-std=CL1.2 -w%s",
              single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
 }
@@ -113,11 +149,14 @@ static gantry_status open_device(opencl_device *device, gantry_error *err)
 {
     cl_device_id ids[MAX_DEVICES];
     uint32_t count = list_devices(ids, MAX_DEVICES);
-    unsigned long index;
-    if (!read_config(device->host->config, &index))
-        return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN,
-                           "opencl: the config \"%s\" is not the number of a device; write device=N",
-                           device->host->config);
+    opencl_config wanted;
+    if (!read_config(device->host->config, &wanted))
+        return opencl_fail(
+            err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN,
+            "opencl: the config \"%s\" is not the number of a device; write device=N, and after "
+            "a comma kernels=groups or kernels=items",
+            device->host->config);
+    unsigned long index = wanted.index;
     snprintf(device->domain_name, sizeof device->domain_name, "opencl:%lu", index);
     if (index >= count) {
         snprintf(device->unavailable, sizeof device->unavailable,
@@ -126,7 +165,7 @@ static gantry_status open_device(opencl_device *device, gantry_error *err)
     }
     device->index = (uint32_t)index;
     device->id = ids[index];
-    read_facts(device);
+    read_facts(device, &wanted);
     open_context(device);
     return GANTRY_OK;
 }

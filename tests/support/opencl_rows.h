@@ -356,12 +356,12 @@ static void check_rows(const row *rows, size_t count)
 #define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof *(rows))
 
 /* Skips where the plugin was not built or no OpenCL driver is installed. */
-static void rows_setup(void)
+static void rows_setup_with(const char *config)
 {
     gantry_error err = GANTRY_ERROR_INIT;
     setenv("POCL_CACHE_DIR", GANTRY_BUILD_FOLDER "/pocl-cache", 0);
     cr_assert_eq(gantry_runtime_create(NULL, &runtime, &err), GANTRY_OK);
-    if (gantry_runtime_load_provider(runtime, OPENCL, "", &err) != GANTRY_OK)
+    if (gantry_runtime_load_provider(runtime, OPENCL, config, &err) != GANTRY_OK)
         cr_skip_test("%s", err.message);
     small_session s = {.err = GANTRY_ERROR_INIT, .runtime = runtime};
     small_create(&s, small_add(2), "providers=opencl;plan=priority");
@@ -370,6 +370,11 @@ static void rows_setup(void)
     small_close(&s);
     if (!works)
         cr_skip_test("%s", s.err.message);
+}
+
+static void rows_setup(void)
+{
+    rows_setup_with("");
 }
 
 static void rows_teardown(void)

@@ -155,3 +155,60 @@ Test(opencl_heavy, normalizations)
     };
     CHECK(rows);
 }
+
+/* ---- the kernels of a GPU, on whatever device there is --------------------------------------- */
+
+static void groups_setup(void)
+{
+    rows_setup_with("device=0,kernels=groups");
+}
+
+TestSuite(opencl_groups, .init = groups_setup, .fini = rows_teardown, .timeout = 240);
+
+Test(opencl_groups, products)
+{
+    static const row rows[] = {
+        {"MatMul", "f32[70,37] f32[37,131]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[2,3,9,17] f32[2,1,17,20]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f32[1,70] f32[70,45]", "", "f32", .tolerance = 1e-5},
+        {"MatMul", "f16[9,40] f16[40,21]", "", "f16", .tolerance = 5e-3},
+        {"Gemm", "f32[3,70] f32[45,70] f32[45]", "transB=1 alpha=0.5", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[17,70] f32[45,70] f32[17,1]", "transB=1 beta=0.5", "f32", .tolerance = 1e-5},
+        {"Gemm", "f32[17,70] f32[17,66] f32[66]", "transA=1", "f32", .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_groups, convolutions)
+{
+    static const row rows[] = {
+        {"Conv", "f32[2,3,19,17] f32[9,3,3,3] f32[9]", "pads=1,1,1,1 strides=2,1", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[2,20,5,5] f32[17,20,1,1]", "", "f32", .tolerance = 1e-5},
+        {"Conv", "f32[1,6,19,21] f32[12,1,5,5] f32[12]", "group=6 pads=2,2,2,2 strides=2,1", "f32",
+         .tolerance = 1e-5},
+        {"Conv", "f32[2,8,6,6] f32[32,4,3,3] f32[32]", "group=2 pads=1,1,1,1", "f32", .tolerance = 1e-5},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_groups, rows_of_many_items)
+{
+    static const row rows[] = {
+        {"Softmax", "f32[4,200]", "", "f32"},
+        {"Softmax", "f32[2,3,4,5]", "axis=1", "f32"},
+        {"LogSoftmax", "f16[4,70]", "", "f16"},
+        {"LayerNormalization", "f32[3,5,300] f32[300] f32[300]", "", "f32", .tolerance = 1e-5, .outputs = 3},
+        {"RMSNormalization", "f32[3,5,40] f32[40]", "", "f32", 23, .tolerance = 1e-5},
+        {"InstanceNormalization", "f32[2,3,7,50] f32[3] f32[3]", "", "f32", .tolerance = 1e-5},
+        {"GlobalAveragePool", "f32[2,3,17,19]", "", "f32"},
+        {"GlobalMaxPool", "f32[2,3,17,19]", "", "f32"},
+    };
+    CHECK(rows);
+}
+
+Test(opencl_groups, a_config_that_nobody_knows)
+{
+    gantry_error err = GANTRY_ERROR_INIT;
+    cr_assert_eq(gantry_runtime_load_provider(runtime, OPENCL, "kernels=all", &err), GANTRY_PROVIDER);
+    cr_assert(strstr(err.message, "kernels=groups"), "%s", err.message);
+}
