@@ -105,6 +105,7 @@ gantry_status kit_shaped_make(kit_program *program, const kit_data *data, kit_sh
     for (uint32_t v = 0; v < m->view.value_count; v++) {
         const kit_array *array = array_of(m, data, v);
         shapes[v] = (gantry_shape){array->rank, array->dims};
+        host_values[v] = m->values[v].flags & GANTRY_VALUE_HOST_KNOWN ? array->data : NULL;
     }
     gantry_reshape_args args = {.struct_bytes = sizeof args,
                                 .shapes = shapes,

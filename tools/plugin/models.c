@@ -4,7 +4,9 @@
  * A row's inputs are texts, one each: TYPE[*][+][DIMS][=VALUES]. TYPE: f float32, h float16, d float64, i
  * int64, j int32, b bool, u uint8, s int8; * is a constant, + only positive numbers, n in DIMS a size that
  * comes with the run,
- * "-" an input left out. Attributes are NAME=KIND:VALUE with kind i, f, s, or I and F for lists. */
+ * "-" an input left out. Values of
+ * an input that is no constant decide sizes: the host knows them when shapes are bound. Attributes are
+ * NAME=KIND:VALUE with kind i, f, s, or I and F for lists. */
 #include "kit.h"
 
 #include "base/half.h"
@@ -72,11 +74,13 @@ const kit_row KIT_ROWS[] = {
     {"ArgMax", 13, "f[n,7]", "i", "axis=i:1 keepdims=i:0"},
     {"Transpose", 13, "f[n,3,4]", "f", "perm=I:2,0,1"},
     {"Reshape", 19, "f[n,3,4] i*[2]=-1,12", "f", ""},
+    {"Reshape", 19, "f[n,3,4] i[2]=-1,6", "f", ""},
     {"Concat", 13, "f[n,3] f[n,2]", "f", "axis=i:1"},
     {"Slice", 13, "f[n,6] i*[1]=1 i*[1]=5 i*[1]=1 i*[1]=2", "f", ""},
     {"Split", 18, "f[n,6]", "f f", "axis=i:1 num_outputs=i:2"},
     {"Gather", 13, "f*[9,4] i[n]", "f", ""},
     {"Expand", 13, "f[n,1] i*[2]=1,4", "f", ""},
+    {"Expand", 13, "f[n,1] i[3]=2,1,4", "f", ""},
     {"Squeeze", 13, "f[n,1,4] i*[1]=1", "f", ""},
     {"Unsqueeze", 13, "f[n,4] i*[1]=1", "f", ""},
     {"Flatten", 13, "f[n,3,4]", "f", ""},
@@ -362,6 +366,7 @@ static void make_view(kit_model *m)
             m->values[index].constant_id = k;
             m->has_constants = true;
         } else if (index != GANTRY_NO_ID) {
+            m->values[index].flags = m->operands[k].values ? GANTRY_VALUE_HOST_KNOWN : 0;
             m->graph_inputs[m->view.input_count++] = index;
         }
     }
