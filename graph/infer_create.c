@@ -148,6 +148,13 @@ gantry_status gt_rule_constant_of_shape(gt_infer *infer)
     const gantry_tensor *tensor = value && value->kind == GANTRY_ATTR_TENSOR ? value->tensors : NULL;
     const gt_expr *elements = gt_in_shape_operand(infer, 0, &count);
     gantry_dtype dtype = tensor ? tensor->dtype : GANTRY_FLOAT32;
+    uint64_t values = 1;
+    for (uint32_t axis = 0; tensor && axis < tensor->rank; axis++)
+        values *= (uint64_t)tensor->dims[axis];
+    if (values != 1)
+        return gt_infer_fail(infer, GANTRY_MODEL_GRAPH,
+                             "the attribute 'value' has %llu elements; exactly one is needed",
+                             (unsigned long long)values);
     if (elements && count > GANTRY_MAX_RANK)
         return gt_infer_fail(infer, GANTRY_UNSUPPORTED,
                              "the shape asked for has %u axes; at most %d are supported", count,

@@ -423,6 +423,29 @@ Test(infer, axes_that_come_as_inputs_are_checked_when_they_are_bound)
     }
 }
 
+/* The tensor that fills has one element; one of none was read past its end. */
+Test(infer, constant_of_shape_takes_one_value)
+{
+    static const float numbers[2] = {1, 2};
+    for (int64_t count = 0; count < 3; count++) {
+        NODE("ConstantOfShape", 20, INTS(2, 5));
+        gantry_tensor value = {.struct_bytes = sizeof value,
+                               .dtype = GANTRY_FLOAT32,
+                               .rank = 1,
+                               .dims = &count,
+                               .buffer = {(void *)(uintptr_t)numbers, 0},
+                               .size_bytes = (size_t)count * sizeof *numbers};
+        gantry_attribute attribute = {.struct_bytes = sizeof attribute,
+                                      .name = "value",
+                                      .kind = GANTRY_ATTR_TENSOR,
+                                      .count = 1,
+                                      .tensors = &value};
+        OK(gt_node_set_attribute(graph, last_node, &attribute, &error));
+        cr_assert_eq(infer_status(), count == 1 ? GANTRY_OK : GANTRY_MODEL_GRAPH, "%s", error.message);
+        gt_graph_remove_node(graph, last_node, "tested", "test");
+    }
+}
+
 /* ---- windows */
 
 /* Places of a window by trying them, as the operator's definition does. */
