@@ -51,7 +51,8 @@ static bool is_unsupported(test_case *c, gantry_status status)
 
 static void make_domains(test_case *c)
 {
-    c->session.domain_count = 1 + random_below(&c->random, MAX_DOMAINS);
+    c->session.domain_count =
+        random_chance(&c->random, 40) ? MAX_DOMAINS : 1 + random_below(&c->random, MAX_DOMAINS);
     c->session.domains = c->domains;
     snprintf(c->host.info.name, sizeof c->host.info.name, "host");
     c->domains[0] = (gt_session_domain){.name = c->host.info.name, .entry = &c->host};

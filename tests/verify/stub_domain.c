@@ -259,7 +259,7 @@ void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random
                                       .copy = device_copy},
                             .index = index,
                             .pinned_percent = random_chance(random, 60) ? 90 : 0,
-                            .peers = random_chance(random, 50) ? random_below(random, 8) : 0};
+                            .peers = random_chance(random, 70) ? random_below(random, 8) | 6 : 0};
     if (random_chance(random, 60)) {
         domain->table.event_create = event_create;
         domain->table.event_destroy = event_destroy;
