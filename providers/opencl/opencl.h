@@ -14,6 +14,7 @@
  * shares it. */
 typedef struct opencl_variant {
     char *source;
+    const char *build_options; /* one of the device's two */
     cl_program program;
     struct opencl_variant *next;
 } opencl_variant;
@@ -46,7 +47,7 @@ typedef struct opencl_device {
     char device_name[128];
     char driver[128];
     char platform[128];
-    char build_options[128];
+    char build_options[128], fast_build_options[192];
     uint32_t index;          /* over all platforms */
     bool runs_items_in_turn; /* a group's items one after the other, as a CPU does: local memory gains nothing
                               */
@@ -119,6 +120,12 @@ void opencl_domain_table(opencl_device *device);
 void opencl_program_table(opencl_device *device);
 void opencl_shape_table(opencl_device *device);
 void opencl_run_table(opencl_device *device);
+void opencl_options_table(opencl_device *device);
+/* Whether a session set the option to "on". *err: it set it to neither "on" nor "off". */
+gantry_status opencl_option_switch(const opencl_device *device, const void *session_options, const char *key,
+                                   bool *out_on, gantry_error *err);
+/* Whether the option "exclude" of a session names the operator. */
+bool opencl_option_excludes(const opencl_device *device, const void *session_options, const char *op);
 gantry_status opencl_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,
                            gantry_verdict *out_verdict);
 
@@ -129,8 +136,9 @@ typedef struct opencl_build_counts {
 } opencl_build_counts;
 
 /* Finds or builds the source, from the host's cache where it is there. The program belongs to the device. */
-gantry_status opencl_variant_get(opencl_device *device, const char *source, opencl_build_counts *inout_counts,
-                                 cl_program *out_program, gantry_error *err);
+gantry_status opencl_variant_get(opencl_device *device, const char *source, bool fast,
+                                 opencl_build_counts *inout_counts, cl_program *out_program,
+                                 gantry_error *err);
 void opencl_variants_free(opencl_device *device);
 /* One "build" or "cache" phase for the report; none when nothing was. */
 void opencl_record_builds(const opencl_device *device, gantry_recorder *recorder,

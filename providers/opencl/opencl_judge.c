@@ -5,6 +5,11 @@ static bool judge_node(const opencl_device *device, const gantry_graph_view *gra
                        const gantry_node_view *view, double *inout_ns, gantry_verdict *verdict)
 {
     opencl_node node;
+    if (opencl_option_excludes(device, verdict->session_options, view->op)) {
+        gantry_refuse(verdict, GANTRY_REFUSE_no_kernel, view->op, "named in opencl.exclude",
+                      "an operator that is not", "");
+        return false;
+    }
     if (!opencl_node_fill(device, graph, view, NULL, false, &node, verdict) ||
         !opencl_node_takes(&node, verdict) ||
         !opencl_node_fill(device, graph, view, NULL, true, &node, verdict))

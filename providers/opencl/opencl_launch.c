@@ -82,9 +82,9 @@ opencl_launch *opencl_launch_add(opencl_build *build, const char *defines, const
     if (build->status != GANTRY_OK)
         return launch;
     char *text = join(build->device, defines, source);
-    build->status =
-        text ? opencl_variant_get(build->device, text, &build->counts, &launch->program, build->err)
-             : opencl_out_of_memory(build->err);
+    build->status = text ? opencl_variant_get(build->device, text, build->shaped->program->is_fast,
+                                              &build->counts, &launch->program, build->err)
+                         : opencl_out_of_memory(build->err);
     opencl_free(build->device, text);
     snprintf(launch->kernel, sizeof launch->kernel, "%s", name);
     snprintf(launch->variant, sizeof launch->variant, "%s", name);

@@ -131,6 +131,8 @@ static void read_facts(opencl_device *device, const opencl_config *wanted)
     device->runs_items_in_turn = runs_items_in_turn(device, wanted);
     snprintf(device->build_options, sizeof device->build_options, "-cl-std=CL1.2 -w%s",
              single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
+    snprintf(device->fast_build_options, sizeof device->fast_build_options, "%s -cl-fast-relaxed-math",
+             device->build_options);
 }
 
 static void open_context(opencl_device *device)
@@ -206,6 +208,7 @@ static void fill_plugin(opencl_device *device, gantry_plugin *out_plugin)
     opencl_program_table(device);
     opencl_shape_table(device);
     opencl_run_table(device);
+    opencl_options_table(device);
     opencl_domain_table(device);
     bool available = !*device->unavailable;
     device->domain_list[0] = &device->domain;

@@ -155,7 +155,7 @@ void opencl_speed_probe(opencl_device *device)
     opencl_build_counts counts = {0};
     probe p = {.device = device};
     guess_speed(device);
-    if (open_probe(&p) && opencl_variant_get(device, source, &counts, &p.program, NULL) == GANTRY_OK)
+    if (open_probe(&p) && opencl_variant_get(device, source, false, &counts, &p.program, NULL) == GANTRY_OK)
         measure_speed(&p);
     close_probe(&p);
 }

@@ -227,7 +227,11 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
     program->graph = args->graph;
     program->constants = opencl_alloc(self, args->graph->value_count, sizeof *program->constants);
     gantry_status status =
-        program->constants ? take_constants(program, args->constants, err) : opencl_out_of_memory(err);
+        opencl_option_switch(self, args->session_options, "fast_math", &program->is_fast, err);
+    program->is_fast = program->is_fast && !args->exact;
+    if (status == GANTRY_OK)
+        status =
+            program->constants ? take_constants(program, args->constants, err) : opencl_out_of_memory(err);
     if (status == GANTRY_OK)
         status = build_kernels(program, args->recorder, err);
     if (status != GANTRY_OK) {

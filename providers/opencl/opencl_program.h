@@ -15,6 +15,7 @@ typedef struct opencl_constant {
 struct gantry_program {
     opencl_device *device;
     const gantry_graph_view *graph;
+    bool is_fast;               /* the option fast_math */
     opencl_constant *constants; /* by value index */
     uint64_t constant_bytes;
 };

@@ -27,15 +27,16 @@ static uint64_t hash_text(const char *text, uint64_t seed)
     return hash ^ hash >> 29;
 }
 
-static void cache_key(const opencl_device *device, const char *source, char *out_key, size_t capacity)
+static void cache_key(const opencl_device *device, const char *source, const char *build_options,
+                      char *out_key, size_t capacity)
 {
     snprintf(out_key, capacity, "%s|%s|%s|%s|%zu|%016" PRIx64 "%016" PRIx64, device->platform,
-             device->device_name, device->driver, device->build_options, strlen(source), hash_text(source, 0),
+             device->device_name, device->driver, build_options, strlen(source), hash_text(source, 0),
              hash_text(source, 0x9e3779b97f4a7c15u));
 }
 
 /* NULL when there is none, or the driver no longer takes it. */
-static cl_program load_binary(const opencl_device *device, const char *key)
+static cl_program load_binary(const opencl_device *device, const char *build_options, const char *key)
 {
     const gantry_host *host = device->host;
     void *data = NULL;
@@ -49,7 +50,7 @@ static cl_program load_binary(const opencl_device *device, const char *key)
         clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &loaded, &result);
     host->free(host, data);
     if (result == CL_SUCCESS && loaded == CL_SUCCESS &&
-        clBuildProgram(program, 1, &device->id, device->build_options, NULL, NULL) == CL_SUCCESS)
+        clBuildProgram(program, 1, &device->id, build_options, NULL, NULL) == CL_SUCCESS)
         return program;
     if (result == CL_SUCCESS && program)
         clReleaseProgram(program);
@@ -90,15 +91,15 @@ static gantry_status report_failure(const opencl_device *device, cl_program prog
                        result, log);
 }
 
-static gantry_status build_source(const opencl_device *device, const char *source, cl_program *out_program,
-                                  gantry_error *err)
+static gantry_status build_source(const opencl_device *device, const char *source, const char *build_options,
+                                  cl_program *out_program, gantry_error *err)
 {
     cl_int result;
     *out_program = NULL;
     cl_program program = clCreateProgramWithSource(device->context, 1, &source, NULL, &result);
     if (result != CL_SUCCESS)
         return opencl_check(result, "clCreateProgramWithSource", err);
-    result = clBuildProgram(program, 1, &device->id, device->build_options, NULL, NULL);
+    result = clBuildProgram(program, 1, &device->id, build_options, NULL, NULL);
     if (result != CL_SUCCESS) {
         gantry_status status = report_failure(device, program, result, err);
         clReleaseProgram(program);
@@ -109,8 +110,8 @@ static gantry_status build_source(const opencl_device *device, const char *sourc
 }
 
 /* Under lock. Takes the program over. */
-static gantry_status keep_variant(opencl_device *device, const char *source, cl_program program,
-                                  gantry_error *err)
+static gantry_status keep_variant(opencl_device *device, const char *source, const char *build_options,
+                                  cl_program program, gantry_error *err)
 {
     opencl_variant *variant = opencl_alloc(device, 1, sizeof *variant);
     char *copy = opencl_alloc(device, strlen(source) + 1, 1);
@@ -121,26 +122,26 @@ static gantry_status keep_variant(opencl_device *device, const char *source, cl_
         return opencl_out_of_memory(err);
     }
     strcpy(copy, source);
-    *variant = (opencl_variant){copy, program, device->variants};
+    *variant = (opencl_variant){copy, build_options, program, device->variants};
     device->variants = variant;
     return GANTRY_OK;
 }
 
 /* Under lock. */
-static gantry_status make_program(opencl_device *device, const char *source,
+static gantry_status make_program(opencl_device *device, const char *source, const char *build_options,
                                   opencl_build_counts *inout_counts, cl_program *out_program,
                                   gantry_error *err)
 {
     char key[640];
     uint64_t begin = device->host->now_ns(device->host);
-    cache_key(device, source, key, sizeof key);
-    *out_program = load_binary(device, key);
+    cache_key(device, source, build_options, key, sizeof key);
+    *out_program = load_binary(device, build_options, key);
     if (*out_program) {
         inout_counts->cached++;
         inout_counts->cache_ns += device->host->now_ns(device->host) - begin;
         return GANTRY_OK;
     }
-    gantry_status status = build_source(device, source, out_program, err);
+    gantry_status status = build_source(device, source, build_options, out_program, err);
     if (status != GANTRY_OK)
         return status;
     keep_binary(device, key, *out_program);
@@ -149,20 +150,22 @@ static gantry_status make_program(opencl_device *device, const char *source,
     return GANTRY_OK;
 }
 
-gantry_status opencl_variant_get(opencl_device *device, const char *source, opencl_build_counts *inout_counts,
-                                 cl_program *out_program, gantry_error *err)
+gantry_status opencl_variant_get(opencl_device *device, const char *source, bool fast,
+                                 opencl_build_counts *inout_counts, cl_program *out_program,
+                                 gantry_error *err)
 {
+    const char *build_options = fast ? device->fast_build_options : device->build_options;
     gantry_status status = GANTRY_OK;
     pthread_mutex_lock(&device->lock);
     opencl_variant *variant = device->variants;
-    while (variant && strcmp(variant->source, source) != 0)
+    while (variant && (variant->build_options != build_options || strcmp(variant->source, source) != 0))
         variant = variant->next;
     if (variant) {
         *out_program = variant->program;
     } else {
-        status = make_program(device, source, inout_counts, out_program, err);
+        status = make_program(device, source, build_options, inout_counts, out_program, err);
         if (status == GANTRY_OK)
-            status = keep_variant(device, source, *out_program, err);
+            status = keep_variant(device, source, build_options, *out_program, err);
     }
     pthread_mutex_unlock(&device->lock);
     return status;

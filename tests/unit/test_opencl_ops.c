@@ -222,3 +222,26 @@ Test(opencl_ops, an_index_outside_of_its_axis)
     s.runtime = NULL;
     small_close(&s);
 }
+
+static int64_t nodes_with(const row *r, const char *more)
+{
+    static operand operands[MAX_INPUTS];
+    char options[128];
+    small_session s;
+    uint32_t count = read_operands(r->inputs, operands);
+    snprintf(options, sizeof options, "providers=opencl,cpu;plan=priority;%s", more);
+    run_row(r, operands, count, options, &s);
+    int64_t nodes = nodes_on(&s, "opencl");
+    s.runtime = NULL;
+    small_close(&s);
+    return nodes;
+}
+
+Test(opencl_ops, options)
+{
+    static const row r = {"Tanh", "f32[20]", "", "f32"};
+    cr_assert_eq(nodes_with(&r, "opencl.exclude=Add,Tanh"), 0);
+    cr_assert_eq(nodes_with(&r, "opencl.exclude=Tan"), 1);
+    cr_assert_eq(nodes_with(&r, "opencl.fast_math=on"), 1);
+    cr_assert_eq(nodes_with(&r, "opencl.fast_math=perhaps"), 0, "its compile fails");
+}
