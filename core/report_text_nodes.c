@@ -250,6 +250,71 @@ static void print_refusals(const json_t *nodes, gt_text *text)
     json_decref(groups);
 }
 
+/* ---- ladders --------------------------------------------------------------------------------- */
+
+/* "dev_int8 no_kernel > dev_fp16 float16 > cpu could": everybody's answer in order of priority, and what the
+ * node computes in where it is. False: the first one has it, or there is no more than a yes and a no. */
+static bool ladder_of(const json_t *row, char *line, size_t bytes)
+{
+    const json_t *candidates = json_object_get(row, "candidates");
+    const char *chosen = gt_report_text_at(row, "provider");
+    const json_t *verdict;
+    size_t k, used = 0;
+    bool first = strcmp(gt_report_text_at(json_array_get(candidates, 0), "provider"), chosen) == 0;
+    if (!*chosen || first || json_array_size(candidates) < 3)
+        return false;
+    json_array_foreach(candidates, k, verdict)
+    {
+        const char *provider = gt_report_text_at(verdict, "provider");
+        bool here = strcmp(provider, chosen) == 0,
+             could = json_is_true(json_object_get(verdict, "supported"));
+        if (used + 120 < bytes)
+            used += (size_t)snprintf(line + used, bytes - used, "%s%.60s %.50s", k ? " > " : "", provider,
+                                     here    ? gt_report_text_at(row, "precision")
+                                     : could ? "could"
+                                             : gt_report_text_at(verdict, "reason"));
+    }
+    return true;
+}
+
+static void group_ladder(json_t *row, json_t *groups)
+{
+    char ladder[1000], key[1100];
+    if (!ladder_of(row, ladder, sizeof ladder))
+        return;
+    snprintf(key, sizeof key, "%.60s: %s", gt_report_text_at(row, "op"), ladder);
+    gt_print_group(groups, key, row);
+    json_t *group = json_object_get(groups, key), *names = json_object_get(group, "names");
+    if (!names) {
+        json_object_set_new(group, "names", names = json_array());
+        json_object_set_new(group, "ops", json_object());
+    }
+    if (json_array_size(names) < EXAMPLES)
+        json_array_append(names, json_object_get(row, "name"));
+}
+
+static void print_ladders(const json_t *nodes, gt_text *text)
+{
+    size_t k;
+    json_t *row, *group, *groups = json_object();
+    const char *key;
+    json_array_foreach(nodes, k, row) if (strcmp(gt_report_text_at(row, "state"), "placed") == 0)
+        group_ladder(row, groups);
+    if (json_object_size(groups))
+        gt_print_heading(text, "Ladders: what each provider said, in order, and what the node computes in");
+    json_object_foreach(groups, key, group)
+    {
+        char line[3000], count[32];
+        size_t used = (size_t)snprintf(line, sizeof line, "%s", key);
+        list_members(group, line + used, sizeof line - used);
+        snprintf(count, sizeof count, "  %5.0f x ", gt_report_number_at(group, "count"));
+        gt_print_wrapped(text, count, "          ", line);
+    }
+    json_decref(groups);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
 void gt_print_nodes(const json_t *document, gt_text *text)
 {
     const json_t *nodes = json_object_get(document, "nodes");
@@ -261,4 +326,5 @@ void gt_print_nodes(const json_t *document, gt_text *text)
         print_removed(nodes, text);
     }
     print_refusals(nodes, text);
+    print_ladders(nodes, text);
 }

@@ -530,3 +530,21 @@ Test(report, every_refusal_code_is_documented)
     for (size_t k = 0; k < sizeof CODES / sizeof *CODES; k++)
         cr_assert_not_null(strstr(text, CODES[k]), "docs/report.md has no line \"%s\"", CODES[k]);
 }
+
+/* Who was asked, in order, and what the node computes in where it is. */
+Test(report, prints_the_ladder_of_each_node)
+{
+    static const char config[] =
+        "{\"devices\": [{\"name\": \"first\", \"ops\": {\"Neg\": [\"float32\"]}}, {\"name\": \"second\", "
+        "\"ops\": {\"Add\": [\"float32\"]}, \"compute\": \"float16\"}]}";
+    small_session s = small_open_with(small_add(3), GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so", config,
+                                      "providers=first,second,cpu;plan=priority");
+    const char *text = NULL;
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(gantry_report_render(s.report, GANTRY_REPORT_TEXT, &text, NULL, &s.err), GANTRY_OK);
+    cr_assert_not_null(strstr(text, "1 x Add: first no_kernel > second float16 > cpu could (add1)"), "%s",
+                       text);
+    cr_assert_not_null(strstr(text, "1 x Relu: first no_kernel > second no_kernel > cpu float32 (relu1)"),
+                       "%s", text);
+    small_close(&s);
+}
