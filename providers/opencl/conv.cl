@@ -1,5 +1,5 @@
-/* Convolutions over three spatial dims (fewer: the first ones are 1). Vectors hold depth, height, width; s3 is
- * not used. */
+/* Convolutions over three spatial dims (fewer: the first ones are 1). Vectors hold depth, height, width; s3
+ * is not used. */
 #define WINDOW int4 in, int4 out, int4 window, int4 stride, int4 dilation, int4 pad
 #define INSIDE(z, y, x) ((z) >= 0 && (z) < in.s0 && (y) >= 0 && (y) < in.s1 && (x) >= 0 && (x) < in.s2)
 
@@ -53,8 +53,8 @@ __kernel void conv_direct(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, 
     STORE(y, y_begin + ((ulong)batch * filters + oc) * outs + at, sum);
 }
 
-/* For a device whose items run one after the other: an item computes EACH_ROWS filters at 16 neighbours in x. The
- * last 16 may begin before the item's own; those are computed twice, stored once. */
+/* For a device whose items run one after the other: an item computes EACH_ROWS filters at 16 neighbours in x.
+ * The last 16 may begin before the item's own; those are computed twice, stored once. */
 #ifdef EACH_ROWS
 float16 load_line(__global const T *restrict row, int ix, int stride, int extent)
 {
@@ -120,8 +120,8 @@ __kernel void conv_lines(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, i
 }
 #endif
 
-/* The transposed one gathers: one item for each output element looks for the inputs that reach it. Weights are
- * [channel][filter of the group][window]. */
+/* The transposed one gathers: one item for each output element looks for the inputs that reach it. Weights
+ * are [channel][filter of the group][window]. */
 __kernel void conv_transposed(IN(x), IN(w), IN(bias), OUT(y), WINDOW, int group_in, int group_out)
 {
     int at = get_global_id(0), oc = get_global_id(1), batch = get_global_id(2);

@@ -1,40 +1,41 @@
-/* Kernels over rows: a work-group of ITEMS items takes one row and joins its items' results in a tree, so a row
- * has the same bits in every run. ITEMS is 1 on devices that run a group's items one after the other. Sums are
- * made in blocks, which keeps their error small on long rows. */
+/* Kernels over rows: a work-group of ITEMS items takes one row and joins its items' results in a tree, so a
+ * row has the same bits in every run. ITEMS is 1 on devices that run a group's items one after the other.
+ * Sums are made in blocks, which keeps their error small on long rows. */
 #define BLOCK 128
 #define ROW get_group_id(0)
 #define ITEM (int)get_local_id(0)
 
-#define JOIN(name, both)                                                                                         \
-    float name(float v, __local float *part)                                                                       \
-    {                                                                                                              \
-        part[ITEM] = v;                                                                                            \
-        for (int count = ITEMS / 2; count > 0; count /= 2) {                                                       \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
-            float a = part[ITEM], b = ITEM < count ? part[ITEM + count] : a;                                       \
-            if (ITEM < count)                                                                                      \
-                part[ITEM] = both;                                                                                 \
-        }                                                                                                          \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
-        v = part[0];                                                                                               \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
-        return v;                                                                                                  \
+#define JOIN(name, both)                                                                                     \
+    float name(float v, __local float *part)                                                                 \
+    {                                                                                                        \
+        part[ITEM] = v;                                                                                      \
+        for (int count = ITEMS / 2; count > 0; count /= 2) {                                                 \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                                    \
+            float a = part[ITEM], b = ITEM < count ? part[ITEM + count] : a;                                 \
+            if (ITEM < count)                                                                                \
+                part[ITEM] = both;                                                                           \
+        }                                                                                                    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                        \
+        v = part[0];                                                                                         \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                        \
+        return v;                                                                                            \
     }
 JOIN(join_sum, a + b)
 JOIN(join_max, isnan(b) || b > a ? b : a)
 
 /* sum = the sum over this item's elements e of the row */
-#define ROW_SUM(sum, length, addend)                                                                             \
-    for (int block = ITEM; block < length; block += BLOCK * ITEMS) {                                               \
-        float of_block = 0.0f;                                                                                     \
-        int limit = min(length, block + BLOCK * ITEMS);                                                            \
-        for (int e = block; e < limit; e += ITEMS)                                                                 \
-            of_block += addend;                                                                                    \
-        sum += of_block;                                                                                           \
+#define ROW_SUM(sum, length, addend)                                                                         \
+    for (int block = ITEM; block < length; block += BLOCK * ITEMS) {                                         \
+        float of_block = 0.0f;                                                                               \
+        int limit = min(length, block + BLOCK * ITEMS);                                                      \
+        for (int e = block; e < limit; e += ITEMS)                                                           \
+            of_block += addend;                                                                              \
+        sum += of_block;                                                                                     \
     }
 
 /* Rows of `length` elements that lie `inner` apart. LOGARITHM: LogSoftmax. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax_rows(IN(x), OUT(y), int length, int inner)
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax_rows(IN(x), OUT(y), int length,
+                                                                              int inner)
 {
     __local float part[ITEMS];
     ulong begin = (ulong)(ROW / inner) * length * inner + ROW % inner;
@@ -59,17 +60,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax_rows(IN
 #endif
 }
 
-/* y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance of the row; element e of row r has
- * scale and bias number (r % groups * span + e) / inner. RMS: mean is 0. STATISTICS: both are results too. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void normalize_rows(IN(x), IN(scale), IN(bias), OUT(y),
+/* y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance of the row; element e of row r
+ * has scale and bias number (r % groups * span + e) / inner. RMS: mean is 0. STATISTICS: both are results
+ * too. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+normalize_rows(IN(x), IN(scale), IN(bias), OUT(y),
 #ifdef STATISTICS
-                                                                           __global float *restrict means,
-                                                                           ulong means_begin,
-                                                                           __global float *restrict inverses,
-                                                                           ulong inverses_begin,
+               __global float *restrict means, ulong means_begin, __global float *restrict inverses,
+               ulong inverses_begin,
 #endif
-                                                                           int length, int groups, int span,
-                                                                           int inner, float epsilon)
+               int length, int groups, int span, int inner, float epsilon)
 {
     __local float part[ITEMS];
     ulong begin = (ulong)ROW * length;

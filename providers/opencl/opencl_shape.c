@@ -242,6 +242,13 @@ static gantry_status prepare_nodes(opencl_build *build, const gantry_reshape_arg
 
 /* ---- for the report -------------------------------------------------------------------------- */
 
+/* Narrow floats are only stored. */
+static gantry_dtype accumulates_in(const gantry_value_view *in)
+{
+    bool narrow = in && (in->dtype == GANTRY_FLOAT16 || in->dtype == GANTRY_BFLOAT16);
+    return narrow ? GANTRY_FLOAT32 : in ? in->dtype : GANTRY_UNDEFINED;
+}
+
 static void record_launch(const gantry_shaped *shaped, uint32_t index, gantry_recorder *recorder)
 {
     const opencl_launch *launch = &shaped->launches[index];
@@ -261,7 +268,7 @@ static void record_launch(const gantry_shaped *shaped, uint32_t index, gantry_re
                                    .node_ids = &node->id,
                                    .precision_in = in ? in->dtype : GANTRY_UNDEFINED,
                                    .precision_out = out ? out->dtype : GANTRY_UNDEFINED,
-                                   .accumulate = in ? in->dtype : GANTRY_UNDEFINED,
+                                   .accumulate = accumulates_in(in),
                                    .bytes = launch->bytes,
                                    .flops = launch->flops};
     shaped->program->device->host->record_kernel(recorder, &record);

@@ -2,18 +2,18 @@
  * depth, height, width. `end` is the padding behind the input that counts for an average. */
 #define WINDOW int4 in, int4 out, int4 window, int4 stride, int4 dilation, int4 pad, int4 end
 
-#define PLACE                                                                                                     \
-    int at = get_global_id(0), plane = get_global_id(1), outs = out.s0 * out.s1 * out.s2;                          \
-    if (at >= outs)                                                                                                \
-        return;                                                                                                    \
-    int x0 = at % out.s2 * stride.s2 - pad.s2, y0 = at / out.s2 % out.s1 * stride.s1 - pad.s1;                     \
-    int z0 = at / out.s2 / out.s1 * stride.s0 - pad.s0;                                                            \
-    x += x_begin + (ulong)plane * (in.s0 * in.s1 * in.s2);                                                         \
+#define PLACE                                                                                                \
+    int at = get_global_id(0), plane = get_global_id(1), outs = out.s0 * out.s1 * out.s2;                    \
+    if (at >= outs)                                                                                          \
+        return;                                                                                              \
+    int x0 = at % out.s2 * stride.s2 - pad.s2, y0 = at / out.s2 % out.s1 * stride.s1 - pad.s1;               \
+    int z0 = at / out.s2 / out.s1 * stride.s0 - pad.s0;                                                      \
+    x += x_begin + (ulong)plane * (in.s0 * in.s1 * in.s2);                                                   \
     y += y_begin + (ulong)plane * outs
 
-#define EACH_TAP                                                                                                  \
-    for (int iz = z0, kz = 0; kz < window.s0; kz++, iz += dilation.s0)                                             \
-        for (int iy = y0, ky = 0; ky < window.s1; ky++, iy += dilation.s1)                                         \
+#define EACH_TAP                                                                                             \
+    for (int iz = z0, kz = 0; kz < window.s0; kz++, iz += dilation.s0)                                       \
+        for (int iy = y0, ky = 0; ky < window.s1; ky++, iy += dilation.s1)                                   \
             for (int ix = x0, kx = 0; kx < window.s2; kx++, ix += dilation.s2)
 
 #define INSIDE (iz >= 0 && iz < in.s0 && iy >= 0 && iy < in.s1 && ix >= 0 && ix < in.s2)

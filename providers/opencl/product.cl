@@ -1,9 +1,10 @@
-/* c[z][m][n] = alpha * sum of a[z][m][k] * b[z][k][n] + beta * bias[z][m][n]. Strides are in elements; batches
- * z are counted over up to eight axes, innermost first, along which an operand may stand still (stride 0). */
-#define OPERANDS                                                                                                  \
-    IN(a), IN(b), IN(bias), OUT(c), int rows, int columns, int depth, int c_first,                 \
-        int8 batch_dims, int8 a_batch, int8 b_batch, int8 bias_batch, int8 c_batch, int4 row_strides,               \
-        int4 column_strides, float alpha, float beta
+/* c[z][m][n] = alpha * sum of a[z][m][k] * b[z][k][n] + beta * bias[z][m][n]. Strides are in elements;
+ * batches z are counted over up to eight axes, innermost first, along which an operand may stand still
+ * (stride 0). */
+#define OPERANDS                                                                                             \
+    IN(a), IN(b), IN(bias), OUT(c), int rows, int columns, int depth, int c_first, int8 batch_dims,          \
+        int8 a_batch, int8 b_batch, int8 bias_batch, int8 c_batch, int4 row_strides, int4 column_strides,    \
+        float alpha, float beta
 #define A_ROW row_strides.s0
 #define A_COLUMN column_strides.s0
 #define B_ROW row_strides.s1
@@ -24,14 +25,14 @@ int batch_offset(int z, int8 batch_dims, int8 strides)
     return at;
 }
 
-#define BEGIN(z)                                                                                                  \
-    a += a_begin + batch_offset(z, batch_dims, a_batch);                                                           \
-    b += b_begin + batch_offset(z, batch_dims, b_batch);                                                           \
-    bias += bias_begin + batch_offset(z, batch_dims, bias_batch);                                                  \
+#define BEGIN(z)                                                                                             \
+    a += a_begin + batch_offset(z, batch_dims, a_batch);                                                     \
+    b += b_begin + batch_offset(z, batch_dims, b_batch);                                                     \
+    bias += bias_begin + batch_offset(z, batch_dims, bias_batch);                                            \
     c += c_begin + c_first + batch_offset(z, batch_dims, c_batch)
 
 #ifdef BIAS
-#define FINISH(sum, m, n) fma(beta, LOAD(bias, (m) * BIAS_ROW + (n) * BIAS_COLUMN), alpha * (sum))
+#define FINISH(sum, m, n) fma(beta, LOAD(bias, (m)*BIAS_ROW + (n)*BIAS_COLUMN), alpha *(sum))
 #else
 #define FINISH(sum, m, n) (alpha * (sum))
 #endif
@@ -54,7 +55,8 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void product_tiles
     for (int k0 = 0; k0 < depth; k0 += STEP) {
         for (int e = item; e < STEP * TILE; e += SIDE * SIDE) {
             int k = e % STEP, m = e / STEP;
-            left[k][m] = m0 + m < rows && k0 + k < depth ? LOAD(a, (m0 + m) * A_ROW + (k0 + k) * A_COLUMN) : 0.0f;
+            left[k][m] =
+                m0 + m < rows && k0 + k < depth ? LOAD(a, (m0 + m) * A_ROW + (k0 + k) * A_COLUMN) : 0.0f;
         }
         for (int e = item; e < STEP * TILE; e += SIDE * SIDE) {
             int n = e % TILE, k = e / TILE;
@@ -99,8 +101,9 @@ __kernel __attribute__((reqd_work_group_size(WIDE, SLICES, 1))) void product_vec
 }
 #endif
 
-/* For a device whose items run one after the other: an item computes EACH_ROWS rows of 16 columns. Columns of b
- * are neighbours. The last 16 columns may begin before the item's own; those are computed twice, stored once. */
+/* For a device whose items run one after the other: an item computes EACH_ROWS rows of 16 columns. Columns of
+ * b are neighbours. The last 16 columns may begin before the item's own; those are computed twice, stored
+ * once. */
 #ifdef EACH_ROWS
 __kernel void product_rows(OPERANDS)
 {
