@@ -255,6 +255,16 @@ static json_t *report_of(small_session *s)
     return document;
 }
 
+static const json_t *node_row(const json_t *document, const char *name)
+{
+    size_t k;
+    json_t *row;
+    json_array_foreach(json_object_get(document, "nodes"), k,
+                       row) if (strcmp(json_string_value(json_object_get(row, "name")), name) ==
+                                0) return row;
+    return NULL;
+}
+
 static uint64_t number(const json_t *row, const char *key)
 {
     cr_assert(json_is_integer(json_object_get(row, key)), "%s is no count", key);
@@ -639,17 +649,29 @@ Test(control_device, failures_inside_of_a_body)
         }
 }
 
-/* ---- control nodes as a whole ---------------------------------------------------------------- */
-
-static const json_t *node_row(const json_t *document, const char *name)
+Test(control_device, timed_and_checked_iterations)
 {
-    size_t k;
-    json_t *row;
-    json_array_foreach(json_object_get(document, "nodes"), k,
-                       row) if (strcmp(json_string_value(json_object_get(row, "name")), name) ==
-                                0) return row;
-    return NULL;
+    static const char *const MODES[] = {ON_DEV ";timing=events", ON_DEV ";timing=fenced",
+                                        ON_DEV ";numeric_check=on"};
+    for (size_t m = 0; m < sizeof MODES / sizeof *MODES; m++) {
+        int64_t trips = 5;
+        small_session s = open_on(carried(true), "", MODES[m]);
+        bind_trips(&s, &trips);
+        bind_vector(&s, 1, x);
+        for (int turn = 0; turn < 3; turn++) {
+            cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+            check_carried(&s, trips, true);
+        }
+        json_t *document = report_of(&s);
+        const json_t *row = node_row(document, "loop1.body.add1");
+        cr_assert_eq(number(row, "executions"), 5);
+        cr_assert(m == 2 || json_is_real(json_object_get(row, "us")), "%s", MODES[m]);
+        json_decref(document);
+        small_close(&s);
+    }
 }
+
+/* ---- control nodes as a whole ---------------------------------------------------------------- */
 
 /* The first device refuses control flow, the second takes the node with its bodies: one program, no step of
  * the executor's. */
