@@ -22,32 +22,13 @@ static void constant_shape(gt_infer_state *state, gt_value *value)
     value->dims = dims;
 }
 
-/* The extents of a captured value are what a node beside it would read: equal ones are one. */
-static const gt_expr *captured_dims(const gt_infer_state *state, uint32_t id, const gt_value *outer)
-{
-    gt_infer infer = {.graph = state->graph, .state = (gt_infer_state *)(uintptr_t)state};
-    gt_expr dims[GANTRY_MAX_RANK];
-    if (outer->rank <= 0 || outer->rank > GANTRY_MAX_RANK)
-        return outer->dims;
-    for (int32_t axis = 0; axis < outer->rank; axis++)
-        dims[axis] = gt_infer_root(&infer, outer->dims[axis]);
-    size_t bytes = (size_t)outer->rank * sizeof *dims;
-    const gt_part *part = &state->parts[id];
-    if (memcmp(dims, outer->dims, bytes) == 0)
-        return outer->dims;
-    if (part->old_dims && part->old_rank == outer->rank && memcmp(dims, part->old_dims, bytes) == 0)
-        return part->old_dims;
-    const gt_expr *copy = gt_arena_copy(&state->graph->model->arena, dims, bytes);
-    return copy ? copy : outer->dims;
-}
-
 static void capture_shape(gt_infer_state *state, uint32_t id, gt_value *value)
 {
     const gt_value *outer = gt_graph_value(state->graph->parent, value->captured);
     value->kind = outer->kind;
     value->dtype = outer->dtype;
     value->rank = outer->rank;
-    value->dims = captured_dims(state, id, outer);
+    value->dims = outer->dims;
     value->elements = outer->elements;
     value->element_count = outer->element_count;
     if (state->parent && !outer->elements)
@@ -90,6 +71,26 @@ static void finish_values(gt_infer_state *state)
         value->element_count = value->elements ? part->count : 0;
         state->failed = state->failed || !value->elements;
     }
+}
+
+/* What a body hands out has the extents that a node after the last one would read: equal ones are one. An
+ * input that is handed on stays what it is: a loop compares it with what came in. */
+static void finish_output(const gt_infer *infer, uint32_t id)
+{
+    gt_value *value = gt_graph_value(infer->graph, id);
+    gt_expr dims[GANTRY_MAX_RANK];
+    if (!value || value->rank <= 0 || value->rank > GANTRY_MAX_RANK || value->input_index >= 0)
+        return;
+    for (int32_t axis = 0; axis < value->rank; axis++)
+        dims[axis] = gt_infer_root(infer, value->dims[axis]);
+    size_t bytes = (size_t)value->rank * sizeof *dims;
+    const gt_part *part = &infer->state->parts[id];
+    if (memcmp(dims, value->dims, bytes) == 0)
+        return;
+    bool again = part->old_dims && part->old_rank == value->rank && memcmp(dims, part->old_dims, bytes) == 0;
+    const gt_expr *kept = again ? part->old_dims : gt_arena_copy(&infer->model->arena, dims, bytes);
+    infer->state->failed = infer->state->failed || !kept;
+    value->dims = kept ? kept : value->dims;
 }
 
 /* ---- segments */
@@ -257,6 +258,8 @@ static gantry_status infer_graph(gt_infer_state *state, gantry_error *err)
     for (uint32_t k = 0; k < graph->order.count; k++)
         if (!graph->nodes.data[graph->order.data[k]]->removed)
             GT_TRY(infer_node(state, graph->order.data[k], err));
+    for (uint32_t k = 0; k < graph->outputs.count && graph->parent; k++)
+        finish_output(&infer, graph->outputs.data[k]);
     finish_values(state);
     if (state->failed || graph->model->exprs.failed)
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
