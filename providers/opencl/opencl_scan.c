@@ -1,4 +1,4 @@
-/* Operators that go along an axis, one item a line: CumSum and CumProd. */
+/* Operators that go along an axis: CumSum and CumProd with one item a line, TopK with one item an element. */
 #include "opencl_ops.h"
 
 /* A line of `length` elements, `inner` apart. OP(s, a) joins. */
@@ -64,12 +64,91 @@ static bool cumulate_limits(const opencl_node *node, gantry_verdict *verdict)
             opencl_refuse_rank(verdict, opencl_input(node, 0), "1 or more"));
 }
 
+/* ---- TopK ------------------------------------------------------------------------------------ */
+
+/* Each element counts who stands before it in its line: that is its place. NaN is above all numbers, of equal
+ * elements the one with the lower index comes first. */
+static const char top_source[] =
+    "#define BELOW(x, y) ((x) < (y) || ((y) != (y) && (x) == (x)))\n"
+    "__kernel void top(__global const T *x, ulong ox, __global T *y, ulong oy, __global long *z, ulong oz, "
+    "uint n, uint "
+    "inner,\n"
+    "                  uint length, uint kept, int largest)\n"
+    "{\n"
+    "    size_t k = get_global_id(0);\n"
+    "    if (k >= n)\n"
+    "        return;\n"
+    "    uint column = (uint)k % inner, row = (uint)k / inner, me = row % length, outer = row / length, rank "
+    "= 0;\n"
+    "    size_t begin = ox + (size_t)outer * length * inner + column;\n"
+    "    T_C a = LOAD_T(x, begin + (size_t)me * inner);\n"
+    "    for (uint j = 0; j < length; j++) {\n"
+    "        T_C b = LOAD_T(x, begin + (size_t)j * inner);\n"
+    "        int above = BELOW(a, b), below = BELOW(b, a);\n"
+    "        rank += (largest ? above : below) || (!above && !below && j < me);\n"
+    "    }\n"
+    "    if (rank < kept) {\n"
+    "        size_t at = ((size_t)outer * kept + rank) * inner + column;\n"
+    "        STORE_T(a, y, oy + at);\n"
+    "        z[oz + at] = me;\n"
+    "    }\n"
+    "}\n";
+
+static void prepare_top(opencl_build *build, const opencl_node *node)
+{
+    const opencl_operand *x = opencl_input(node, 0), *y = opencl_output(node, 0), *z = opencl_output(node, 1);
+    uint32_t axis = opencl_axis(gantry_node_int(node->view, "axis", -1), x->rank);
+    char defines[1024] = "";
+    opencl_define_type(defines, sizeof defines, "T", x->dtype);
+    opencl_launch *launch = opencl_launch_add(build, defines, top_source, "top");
+    opencl_arg_input(launch, x);
+    opencl_arg_output(launch, y);
+    opencl_arg_output(launch, z);
+    opencl_arg_int(launch, (int32_t)opencl_count(x));
+    opencl_arg_int(launch, (int32_t)opencl_count_dims(x, axis + 1, x->rank));
+    opencl_arg_int(launch, (int32_t)x->dims[axis]);
+    opencl_arg_int(launch, (int32_t)y->dims[axis]);
+    opencl_arg_int(launch, gantry_node_int(node->view, "largest", 1) != 0);
+    opencl_launch_flat(launch, opencl_count(x));
+    opencl_launch_describe(launch, "top_ranks", (double)(opencl_bytes(x) + opencl_bytes(y) + opencl_bytes(z)),
+                           (double)opencl_count(x) * (double)x->dims[axis]);
+}
+
+static bool top_limits(const opencl_node *node, gantry_verdict *verdict)
+{
+    const opencl_operand *x = opencl_input(node, 0);
+    if (x->rank == 0)
+        return opencl_refuse_rank(verdict, x, "1 or more");
+    if (!opencl_is_there(opencl_output(node, 0)) || !opencl_is_there(opencl_output(node, 1)))
+        return opencl_refuse_attribute(verdict, "outputs", "one is left out", "both outputs");
+    return opencl_axis(gantry_node_int(node->view, "axis", -1), x->rank) < x->rank ||
+           opencl_refuse_attribute(verdict, "axis", "beyond the rank", "an axis of the first input");
+}
+
+static void top_work(const opencl_node *node, opencl_work *inout_work)
+{
+    const opencl_operand *x = opencl_input(node, 0);
+    uint32_t axis = opencl_axis(gantry_node_int(node->view, "axis", -1), x->rank);
+    inout_work->flops = 4 * (double)opencl_count(x) * (double)opencl_count_dims(x, axis, axis + 1);
+    inout_work->efficiency = 0.2;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
 #define CUMULATE(op)                                                                                         \
     {                                                                                                        \
         .name = op, .domain = "", .types = OPENCL_NUMBERS | OPENCL_REALS, .host_inputs = 1u << 1,            \
         .limits = cumulate_limits, .prepare = prepare_cumulate                                               \
     }
 
-static const opencl_op ops[] = {CUMULATE("CumSum"), CUMULATE("CumProd")};
+static const opencl_op ops[] = {CUMULATE("CumSum"),
+                                CUMULATE("CumProd"),
+                                {.name = "TopK",
+                                 .domain = "",
+                                 .types = OPENCL_NUMBERS | OPENCL_REALS,
+                                 .host_inputs = 1u << 1,
+                                 .limits = top_limits,
+                                 .prepare = prepare_top,
+                                 .work = top_work}};
 
 const opencl_op_table opencl_scan_ops = {ops, sizeof ops / sizeof *ops};

@@ -230,7 +230,8 @@ static wire make_model(const row *r, const operand *operands, uint32_t count)
     for (int k = 0; k < (r->outputs ? r->outputs : 1); k++) {
         char name[16];
         snprintf(name, sizeof name, "y%d", k);
-        wire_message(&g, GRAPH_OUTPUT, onnx_value(name, (int)dtype, -1, NULL));
+        gantry_dtype own = k && strcmp(r->op, "TopK") == 0 ? GANTRY_INT64 : dtype;
+        wire_message(&g, GRAPH_OUTPUT, onnx_value(name, (int)own, -1, NULL));
     }
     wire_int(&model, 1, 10);
     onnx_import(&model, 8, "", r->opset ? r->opset : 21);

@@ -198,6 +198,8 @@ Test(opencl_ops, quantizing_and_scans)
         {"DequantizeLinear", "i8[4,6] f16[2,6]+", "axis=0 block_size=2", "f16"},
         {"CumSum", "f32[3,4,5] i64{1}", "", "f32"},
         {"CumSum", "i32[3,4] i64{-1}", "exclusive=1 reverse=1", "i32"},
+        {"TopK", "f32[3,40,2] i64{7}", "axis=1", "f32", .outputs = 2},
+        {"TopK", "i32[3,30]%9 i64{5}", "largest=0", "i32", .outputs = 2},
     };
     CHECK(rows);
 }
