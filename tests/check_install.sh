@@ -120,6 +120,8 @@ program=$prefix/bin/gantry
 if [ -x "$program" ]; then
     "$program" run "$model" --random 1 >/dev/null || fail "the installed command line does not run a model"
     "$program" plugin check "$example" >"$work/check.log" 2>&1 || { grep -v ^pass "$work/check.log"; fail "the example does not pass gantry plugin check"; }
+    mkdir -p "$library/gantry" && cp "$example" "$library/gantry/libgantry_example.so"
+    "$program" providers --plugin example >/dev/null || fail "a provider in the installed folder is not found by its name"
     for plugin in "$library"/gantry/libgantry_*.so "$example"; do
         [ -e "$plugin" ] || continue
         "$program" providers --plugin "$plugin" >/dev/null || fail "the installed ${plugin##*/} does not load"

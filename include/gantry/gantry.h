@@ -108,8 +108,8 @@ GANTRY_API gantry_status gantry_memory_alloc(gantry_runtime *runtime, const char
                                              gantry_buffer *out_buffer, gantry_error *err);
 GANTRY_API void gantry_memory_free(gantry_runtime *runtime, const char *domain, gantry_buffer *buffer);
 /* Makes a buffer of what the device's own API calls memory (a cl_mem, a device pointer), for at least bytes
- * bytes: freed with gantry_memory_free, which does not free what the caller made. GANTRY_UNSUPPORTED where the
- * domain takes none, which the host is: bind its addresses as they are. */
+ * bytes: freed with gantry_memory_free, which does not free what the caller made. GANTRY_UNSUPPORTED where
+ * the domain takes none, which the host is: bind its addresses as they are. */
 GANTRY_API gantry_status gantry_memory_import(gantry_runtime *runtime, const char *domain, void *native,
                                               size_t bytes, gantry_buffer *out_buffer, gantry_error *err);
 /* Copies bytes and waits. The handle of a buffer of "host" is a plain address. From device to device it goes

@@ -20,8 +20,8 @@
 
 #define PLUGIN(name) GANTRY_BUILD_FOLDER "/tests/libgantry_abi_" name ".so"
 
-static const char *const RELEASES[] = {"abi_1_0", "abi_now", "abi_newer"};
-static const char *const PATHS[] = {PLUGIN("1_0"), PLUGIN("now"), PLUGIN("newer")};
+static const char *const RELEASES[] = {"abi_1_0", "abi_1_1", "abi_now", "abi_newer"};
+static const char *const PATHS[] = {PLUGIN("1_0"), PLUGIN("1_1"), PLUGIN("now"), PLUGIN("newer")};
 #define RELEASE_COUNT (sizeof RELEASES / sizeof *RELEASES)
 
 static gantry_runtime *runtime;
