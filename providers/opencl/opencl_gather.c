@@ -67,6 +67,55 @@ static const char source[] =
     "    }\n"
     "    y[oy + k] = outside ? (T)0 : x[ox + (outside ? 0 : from)];\n"
     "}\n"
+    "__kernel void scatter_elements(__global const I *at, ulong oi, __global const T *x, ulong ox, __global "
+    "T *y,\n"
+    "                               ulong oy, uint n, int8 d, int8 s, int axis, int extent, __global int "
+    "*errors, int "
+    "site)\n"
+    "{\n"
+    "    size_t k = get_global_id(0);\n"
+    "    int dims[8], strides[8];\n"
+    "    if (k >= n)\n"
+    "        return;\n"
+    "    vstore8(d, 0, dims);\n"
+    "    vstore8(s, 0, strides);\n"
+    "    long index = (long)at[oi + k], to = 0;\n"
+    "    uint rest = (uint)k;\n"
+    "    if (index < -(long)extent || index >= extent) {\n"
+    "        FAIL(index, extent)\n"
+    "        return;\n"
+    "    }\n"
+    "    index += index < 0 ? extent : 0;\n"
+    "    for (int a = 0; a < 8; a++) {\n"
+    "        long here = rest % (uint)dims[a];\n"
+    "        rest /= (uint)dims[a];\n"
+    "        to += (a == axis ? index : here) * strides[a];\n"
+    "    }\n"
+    "    y[oy + to] = x[ox + k];\n"
+    "}\n"
+    "/* Each index row has `depth` numbers, which pick a slice of `inner` elements. */\n"
+    "__kernel void scatter_nd(__global const I *at, ulong oi, __global const T *x, ulong ox, __global T *y, "
+    "ulong oy,\n"
+    "                         uint n, uint inner, uint depth, int8 d, int8 s, __global int *errors, int "
+    "site)\n"
+    "{\n"
+    "    size_t k = get_global_id(0);\n"
+    "    int dims[8], strides[8];\n"
+    "    if (k >= n)\n"
+    "        return;\n"
+    "    vstore8(d, 0, dims);\n"
+    "    vstore8(s, 0, strides);\n"
+    "    size_t row = k / inner, to = k % inner;\n"
+    "    for (uint a = 0; a < depth; a++) {\n"
+    "        long index = (long)at[oi + row * depth + a];\n"
+    "        if (index < -(long)dims[a] || index >= dims[a]) {\n"
+    "            FAIL(index, dims[a])\n"
+    "            return;\n"
+    "        }\n"
+    "        to += (size_t)(index + (index < 0 ? dims[a] : 0)) * strides[a];\n"
+    "    }\n"
+    "    y[oy + to] = x[ox + k];\n"
+    "}\n"
     "__kernel void one_hot(__global const I *at, ulong oi, __global const T *values, ulong ov, __global T "
     "*y, ulong "
     "oy,\n"
@@ -195,6 +244,76 @@ static bool gather_nd_limits(const opencl_node *node, gantry_verdict *verdict)
     return takes_indexes(node, verdict);
 }
 
+/* ---- scattering: a copy, then the updates; of equal indexes any may win ------------------------ */
+
+static void begin_scatter(opencl_build *build, const opencl_node *node)
+{
+    const opencl_operand *y = opencl_output(node, 0);
+    opencl_copy_add(build, y, 0, opencl_input(node, 0), 0, opencl_bytes(y));
+}
+
+static void prepare_scatter_elements(opencl_build *build, const opencl_node *node)
+{
+    const opencl_operand *at = opencl_input(node, 1), *updates = opencl_input(node, 2),
+                         *y = opencl_output(node, 0);
+    uint32_t axis = opencl_axis(gantry_node_int(node->view, "axis", 0), y->rank);
+    int64_t y_strides[OPENCL_MAX_RANK];
+    int32_t dims[8], strides[8];
+    opencl_dense_strides(y->rank, y->dims, y_strides);
+    turn(at->rank, at->dims, 1, dims);
+    turn(y->rank, y_strides, 0, strides);
+    begin_scatter(build, node);
+    opencl_launch *launch = add_launch(build, y, at->dtype, "scatter_elements");
+    opencl_arg_input(launch, at);
+    opencl_arg_input(launch, updates);
+    opencl_arg_output(launch, y);
+    opencl_arg_int(launch, (int32_t)opencl_count(at));
+    opencl_arg_bytes(launch, dims, sizeof dims);
+    opencl_arg_bytes(launch, strides, sizeof strides);
+    opencl_arg_int(launch, (int32_t)(y->rank - 1 - axis));
+    opencl_arg_int(launch, (int32_t)y->dims[axis]);
+    opencl_arg_errors(launch);
+    finish(launch, at, "scatter_elements");
+}
+
+static void prepare_scatter_nd(opencl_build *build, const opencl_node *node)
+{
+    const opencl_operand *at = opencl_input(node, 1), *updates = opencl_input(node, 2),
+                         *y = opencl_output(node, 0);
+    uint32_t depth = (uint32_t)at->dims[at->rank - 1];
+    int64_t y_strides[OPENCL_MAX_RANK];
+    int32_t dims[8] = {0}, strides[8] = {0};
+    opencl_dense_strides(y->rank, y->dims, y_strides);
+    for (uint32_t k = 0; k < depth && k < y->rank; k++) {
+        dims[k] = (int32_t)y->dims[k];
+        strides[k] = (int32_t)y_strides[k];
+    }
+    begin_scatter(build, node);
+    opencl_launch *launch = add_launch(build, y, at->dtype, "scatter_nd");
+    opencl_arg_input(launch, at);
+    opencl_arg_input(launch, updates);
+    opencl_arg_output(launch, y);
+    opencl_arg_int(launch, (int32_t)opencl_count(updates));
+    opencl_arg_int(launch, (int32_t)opencl_count_dims(y, depth, y->rank));
+    opencl_arg_int(launch, (int32_t)depth);
+    opencl_arg_bytes(launch, dims, sizeof dims);
+    opencl_arg_bytes(launch, strides, sizeof strides);
+    opencl_arg_errors(launch);
+    finish(launch, updates, "scatter_nd");
+}
+
+static bool scatter_limits(const opencl_node *node, gantry_verdict *verdict)
+{
+    const opencl_operand *x = opencl_input(node, 0);
+    const char *reduction = gantry_node_string(node->view, "reduction", "none");
+    if (strcmp(reduction, "none") != 0)
+        return opencl_refuse_attribute(verdict, "reduction", reduction, "none");
+    if (x->rank == 0 || opencl_input(node, 1)->rank == 0)
+        return opencl_refuse_rank(verdict, x->rank ? opencl_input(node, 1) : x, "1 or more");
+    return takes_indexes(node, verdict) &&
+           opencl_takes_type(opencl_input(node, 2), OPENCL_TYPE(x->dtype), verdict);
+}
+
 /* ---- OneHot, Trilu --------------------------------------------------------------------------- */
 
 static void prepare_one_hot(opencl_build *build, const opencl_node *node)
@@ -249,6 +368,9 @@ static const opencl_op ops[] = {
     GATHER("Gather", OPENCL_MOVABLE, 0, takes_indexes, prepare_gather),
     GATHER("GatherElements", OPENCL_MOVABLE, 0, takes_indexes, prepare_gather_elements),
     GATHER("GatherND", OPENCL_MOVABLE, 0, gather_nd_limits, prepare_gather_nd),
+    GATHER("ScatterElements", OPENCL_MOVABLE, 0, scatter_limits, prepare_scatter_elements),
+    GATHER("Scatter", OPENCL_MOVABLE, 0, scatter_limits, prepare_scatter_elements),
+    GATHER("ScatterND", OPENCL_MOVABLE, 0, scatter_limits, prepare_scatter_nd),
     GATHER("OneHot", OPENCL_NUMBERS, 1u << 1, NULL, prepare_one_hot),
     GATHER("Trilu", OPENCL_MOVABLE, 0, triangle_limits, prepare_triangle),
 };

@@ -139,6 +139,8 @@ Test(opencl_ops, gathering)
         {"GatherElements", "f32[4,5] i64[4,3]%5", "axis=1", "f32"},
         {"GatherND", "f32[3,4,5] i64[6,2]%3", "", "f32"},
         {"GatherND", "f32[3,4,5] i64[3,2,1]%4", "batch_dims=1", "f32"},
+        {"ScatterElements", "f32[4,5] i64[4,1]%5 f32[4,1]", "axis=1", "f32"},
+        {"ScatterND", "f32[5,3] i64[1,1]%5 f32[1,3]", "", "f32"},
         {"OneHot", "i64[3,4]%5 i64{5} f32{0,1}", "axis=1", "f32"},
         {"Trilu", "f32[2,4,5] i64[]%3", "upper=0", "f32"},
         {"Trilu", "i64[4,5]", "", "i64"},
