@@ -429,7 +429,8 @@ static gantry_status append_scan(gantry_run *run, struct gt_control *control, ui
     GT_TRY(copy_inside(run, control, output, s->domain, (gantry_buffer){s->block.handle, s->used},
                        made->buffer, made->bytes, err));
     s->used += made->bytes;
-    return GANTRY_OK;
+    /* A second queue may write over what was made, in the next iteration. */
+    return s->domain && run->copiers[s->domain] ? gt_run_settle(run, s->domain, err) : GANTRY_OK;
 }
 
 /* What the body made becomes what the next iteration reads; the block it replaces is written next. */
