@@ -630,6 +630,8 @@ typedef struct gantry_provider {
     gantry_status (*context_create)(void *self, gantry_shaped *shaped, gantry_context **out_context,
                                     gantry_error *err);
     void (*context_destroy)(void *self, gantry_context *context);
+    /* May be called again, with the same context and queue, before the queue has passed the run before: what
+     * that one still needs is its queue's, not the context's. */
     gantry_status (*run)(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err);
     /* All three optional together: needed by a provider that names other formats than the default. Converts
      * one value of that shape between the default format and one of its own, in its domain. */

@@ -11,7 +11,12 @@ typedef int32_t vi __attribute__((vector_size(W * 4)));
 #define VECTOR_LANES W
 #include "vector_exp.h"
 
+/* Some are handed on as pointers, which only an optimizing compiler sees through. */
+#ifdef __OPTIMIZE__
 #define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline __attribute__((unused))
+#endif
 /* A loop whose count is known when this is compiled. Sanitizers check every load and store: unrolled, that
  * takes the compiler minutes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
