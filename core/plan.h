@@ -121,33 +121,28 @@ typedef struct gt_shaped_slot {
 
 typedef struct gt_plan {
     gt_variant *variant;
-    uint32_t segment; /* index into variant->segments */
     gt_arena arena;
+    uint32_t segment;    /* index into variant->segments */
     uint32_t references; /* under the session's lock */
     uint64_t last_used;  /* a tick of the session, for the LRU */
     uint64_t key_hash;
     const int64_t *key; /* one for each key symbol of the segment */
     uint32_t number;    /* 1, 2, ... in the order they were made in this session */
-    uint32_t slot_count;
+    uint32_t slot_count, step_count, shaped_count, value_count, event_count;
     gt_slot *slots;
-    uint32_t step_count;
     gt_step *steps;
-    uint32_t
-        *result_slots; /* by result of the segment: where the host finds its value; GT_NO_SLOT for extents */
-    uint32_t shaped_count;
+    /* By result of the segment: where the host finds its value; GT_NO_SLOT for extents. */
+    uint32_t *result_slots;
     gt_shaped_slot *shaped;
     gt_plan_shape *shapes; /* by value id; rank 0 and dims NULL for values the plan does not touch */
-    uint32_t value_count;
     /* By value id: elements known since the bind; NULL without the option numeric_check. */
     const void **known_data;
-    size_t *arena_bytes; /* by place: session domains, then pinned memory of each of them */
-    uint32_t event_count;
+    size_t *arena_bytes;           /* by place: session domains, then pinned memory of each of them */
     const uint32_t *event_domains; /* by event */
-    bool leaves_work;              /* queues may be busy when it is over: of bodies only */
     double bind_ns, core_bind_ns;  /* all, and without the providers' share */
-    uint32_t
-        trigger; /* index of the key symbol that made the plan used before unfit; GT_NONE: there was none */
-    int64_t trigger_before; /* its value there */
+    int64_t trigger_before;        /* the value of `trigger` in the plan used before */
+    uint32_t trigger; /* index of the key symbol that made that plan unfit; GT_NONE: there was none */
+    bool leaves_work; /* queues may be busy when it is over: of bodies only */
 } gt_plan;
 
 void gt_plan_destroy(gt_plan **plan); /* shaped programs first */
