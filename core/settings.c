@@ -34,7 +34,7 @@ static gantry_status check_cache(const char *value, char out_text[GT_SETTING_BYT
     char *resolved = realpath(value, NULL);
     bool fits = resolved && strlen(resolved) < GT_SETTING_BYTES;
     if (fits)
-        strcpy(out_text, resolved);
+        memcpy(out_text, resolved, strlen(resolved) + 1);
     free(resolved);
     return fits ? GANTRY_OK
                 : gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_NONE, NULL,
@@ -92,11 +92,11 @@ void gt_runtime_setting(gantry_runtime *runtime, gt_setting setting, char out_te
     pthread_mutex_lock(&runtime->lock);
     const char *kept = runtime->settings[setting];
     bool is_set = kept != NULL;
-    strcpy(out_text, is_set ? kept : "");
+    snprintf(out_text, GT_SETTING_BYTES, "%s", is_set ? kept : "");
     pthread_mutex_unlock(&runtime->lock);
     const char *variable = is_set ? NULL : secure_getenv(SETTINGS[setting].variable);
     if (variable && strlen(variable) < GT_SETTING_BYTES)
-        strcpy(out_text, variable);
+        memcpy(out_text, variable, strlen(variable) + 1);
 }
 
 void gt_runtime_settings_free(gantry_runtime *runtime)

@@ -65,6 +65,10 @@ static void pair_message(const gt_graph *graph, const gt_shape_check *check, con
     const gt_value *a = gt_graph_value(graph, check->a), *b = gt_graph_value(graph, check->b);
     const gt_expr_node *expr = &graph->model->exprs.nodes.data[check->expr];
     char x[GT_DIM_TEXT], y[GT_DIM_TEXT];
+    if (!a) { /* a demand of the operator's, of no tensor's */
+        snprintf(out, room, "%s", check->rule ? check->rule : "the shapes do not fit the operator");
+        return;
+    }
     gt_expr have = gt_extent_from_right(a, check->axis_a);
     gt_expr want = b ? gt_extent_from_right(b, check->axis_b) : GT_EXPR_UNKNOWN;
     if (a == b)
