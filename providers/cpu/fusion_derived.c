@@ -28,6 +28,21 @@ static size_t bytes_of(const gantry_value_view *value)
     return cpu_dtype_bytes(value->dtype, count);
 }
 
+/* Constants lie at any address of a file, kernels read elements where those of their type lie: *inout_data is
+ * a copy, to be freed, when they do not. */
+static bool align(cpu_fuser *f, const gantry_value_view *value, size_t bytes, const void **inout_data,
+                  void **out_copy)
+{
+    size_t element = cpu_dtype_size(value->dtype);
+    if (!element || (uintptr_t)*inout_data % element == 0)
+        return true;
+    *out_copy = cpu_alloc(f->program->provider, bytes);
+    if (!*out_copy)
+        return false;
+    *inout_data = memcpy(*out_copy, *inout_data, bytes);
+    return true;
+}
+
 /* Maps the constants of a node, evaluates it and unmaps them. */
 static gantry_status evaluate(cpu_fuser *f, uint32_t index, void *out)
 {
@@ -37,6 +52,7 @@ static gantry_status evaluate(cpu_fuser *f, uint32_t index, void *out)
     gantry_tensor inputs[3] = {{.struct_bytes = sizeof inputs[0]},
                                {.struct_bytes = sizeof inputs[0]},
                                {.struct_bytes = sizeof inputs[0]}};
+    void *copies[3] = {NULL};
     gantry_status status = GANTRY_OK;
     uint32_t mapped = 0;
     for (; mapped < node->input_count && status == GANTRY_OK; mapped++) {
@@ -46,13 +62,17 @@ static gantry_status evaluate(cpu_fuser *f, uint32_t index, void *out)
         const void *data = NULL;
         size_t bytes = 0;
         status = host->constant_map(host, f->args->constants, value->constant_id, &data, &bytes, f->err);
-        inputs[mapped] = tensor_of(value, (void *)data);
         if (status != GANTRY_OK)
             break;
+        if (!align(f, value, bytes, &data, &copies[mapped]))
+            status = gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
+        inputs[mapped] = tensor_of(value, (void *)(uintptr_t)data);
     }
     gantry_tensor output = tensor_of(graph->values[node->outputs[0]], out);
     if (status == GANTRY_OK)
         status = cpu_evaluate(f->program->provider, graph, index, inputs, &output, f->err);
+    for (uint32_t k = 0; k < 3; k++)
+        cpu_free(f->program->provider, copies[k]);
     for (uint32_t k = 0; k < mapped; k++)
         if (node->inputs[k] != GANTRY_NO_ID)
             host->constant_unmap(host, f->args->constants, graph->values[node->inputs[k]]->constant_id);
