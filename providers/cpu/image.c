@@ -18,13 +18,15 @@ typedef enum coordinate_mode {
     PYTORCH_HALF_PIXEL,
     ALIGN_CORNERS,
     ASYMMETRIC,
-    TF_CROP_AND_RESIZE
+    TF_CROP_AND_RESIZE,
+    TF_HALF_PIXEL_FOR_NN /* of versions 11 and 12 */
 } coordinate_mode;
 
 typedef enum nearest_mode { ROUND_PREFER_FLOOR, ROUND_PREFER_CEIL, FLOOR, CEIL, SIMPLE } nearest_mode;
 
-static const char *const coordinate_names[] = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
-                                               "align_corners", "asymmetric",           "tf_crop_and_resize"};
+static const char *const coordinate_names[] = {
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",  "align_corners",
+    "asymmetric", "tf_crop_and_resize",   "tf_half_pixel_for_nn"};
 static const char *const nearest_names[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
 
 /* One axis. */
@@ -58,6 +60,8 @@ static float source_position(const resize_plan *plan, const resize_axis *axis, i
                                    (float)x * (axis->roi_end - axis->roi_begin) * (float)(axis->in - 1) /
                                        (float)(axis->out - 1)
                              : 0.5f * (axis->roi_begin + axis->roi_end) * (float)(axis->in - 1);
+    case TF_HALF_PIXEL_FOR_NN:
+        return ((float)x + 0.5f) / axis->scale;
     case PYTORCH_HALF_PIXEL:
         return axis->out == 1 ? 0.0f : ((float)x + 0.5f) / axis->scale - 0.5f;
     case HALF_PIXEL_SYMMETRIC: {
