@@ -144,7 +144,8 @@ static gantry_status import_memory(void *self, void *native, size_t bytes, void 
     opencl_device *device = self;
     cl_context context = NULL;
     *out_handle = NULL;
-    if (!native || clGetMemObjectInfo(native, CL_MEM_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
+    if (!native ||
+        clGetMemObjectInfo(native, CL_MEM_CONTEXT, sizeof(cl_context), &context, NULL) != CL_SUCCESS ||
         context != device->context)
         return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN,
                            "%s: the handle is no cl_mem of the context that its queues have",

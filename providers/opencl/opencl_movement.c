@@ -253,7 +253,7 @@ static int64_t mirror(int64_t at, int64_t extent, const char *mode)
 
 static bool read_pads(const opencl_node *node, uint32_t rank, int64_t *out_before, int64_t *out_after)
 {
-    int64_t pads[2 * OPENCL_MAX_RANK], axes[OPENCL_MAX_RANK];
+    int64_t pads[2 * OPENCL_MAX_RANK] = {0}, axes[OPENCL_MAX_RANK] = {0};
     int32_t pad_count = read_ints(node, "pads", 1, pads, 2 * OPENCL_MAX_RANK);
     int32_t axis_count = read_ints(node, "axes", 3, axes, OPENCL_MAX_RANK);
     int32_t count = axis_count >= 0 ? axis_count : (int32_t)rank;
@@ -305,7 +305,7 @@ static void prepare_pad(opencl_build *build, const opencl_node *node)
 {
     const opencl_operand *in = opencl_input(node, 0), *out = opencl_output(node, 0);
     const opencl_operand *fill = opencl_is_there(opencl_input(node, 2)) ? opencl_input(node, 2) : NULL;
-    int64_t before[OPENCL_MAX_RANK], after[OPENCL_MAX_RANK], strides[OPENCL_MAX_RANK];
+    int64_t before[OPENCL_MAX_RANK] = {0}, after[OPENCL_MAX_RANK] = {0}, strides[OPENCL_MAX_RANK];
     const char *mode = gantry_node_string(node->view, "mode", "constant");
     int32_t *tables = opencl_build_alloc(build, (size_t)sum_dims(out) + 1, sizeof *tables), *table = tables;
     if (!tables)

@@ -10,7 +10,7 @@ static const opencl_op_table *const tables[] = {
 
 const opencl_op *opencl_op_find(const gantry_node_view *node)
 {
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (uint32_t k = 0; k < tables[t]->count; k++)
             if (strcmp(tables[t]->ops[k].name, node->op) == 0 &&
                 strcmp(tables[t]->ops[k].domain, node->domain) == 0)
@@ -212,7 +212,7 @@ static void refuse_operator(const gantry_node_view *view, gantry_verdict *verdic
 {
     char required[64];
     uint32_t count = 0;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         count += tables[t]->count;
     snprintf(required, sizeof required, "one of %u operators", count);
     gantry_refuse(verdict, view->body_count ? GANTRY_REFUSE_control_flow : GANTRY_REFUSE_no_kernel, view->op,

@@ -124,7 +124,7 @@ static void read_facts(opencl_device *device, const opencl_config *wanted)
     clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof device->memory_bytes, &device->memory_bytes, NULL);
     clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof device->allocation_bytes_max,
                     &device->allocation_bytes_max, NULL);
-    if (clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) == CL_SUCCESS)
+    if (clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform, NULL) == CL_SUCCESS)
         clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof device->platform - 1, device->platform, NULL);
     clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
     device->has_float64 = has_extension(id, "cl_khr_fp64");

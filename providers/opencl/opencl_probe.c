@@ -48,7 +48,7 @@ static double measure_kernel(const probe *p, const char *name, size_t count)
     cl_kernel kernel = clCreateKernel(p->program, name, &result);
     if (result != CL_SUCCESS)
         return NAN;
-    result = clSetKernelArg(kernel, 0, sizeof p->memory, &p->memory);
+    result = clSetKernelArg(kernel, 0, sizeof(cl_mem), &p->memory);
     for (int round = 0; result == CL_SUCCESS && round < ROUNDS; round++) {
         uint64_t begin = host->now_ns(host);
         result = clEnqueueNDRangeKernel(p->device->own_queue, kernel, 1, NULL, &count, NULL, 0, NULL, NULL);

@@ -63,9 +63,9 @@ static gantry_status context_create(void *self, gantry_shaped *shaped, gantry_co
     if (!context)
         return opencl_out_of_memory(err);
     context->shaped = shaped;
-    context->kernels = opencl_alloc(self, shaped->launch_count, sizeof *context->kernels);
+    context->kernels = opencl_alloc(self, shaped->launch_count, sizeof(cl_kernel));
     gantry_status status = context->kernels ? GANTRY_OK : opencl_out_of_memory(err);
-    for (uint32_t k = 0; status == GANTRY_OK && k < shaped->launch_count; k++)
+    for (uint32_t k = 0; context->kernels && status == GANTRY_OK && k < shaped->launch_count; k++)
         status = make_kernel(shaped, &shaped->launches[k], &context->kernels[k], err);
     if (status != GANTRY_OK) {
         context_destroy(self, context);
@@ -113,7 +113,7 @@ static cl_int set_buffers(const gantry_shaped *shaped, const opencl_launch *laun
         const opencl_argument *a = &shaped->arguments[launch->argument_begin + k];
         if (a->kind == OPENCL_ARGUMENT_ERRORS) {
             cl_mem words = opencl_errors_words(args->queue->errors);
-            result = clSetKernelArg(kernel, index, sizeof words, &words);
+            result = clSetKernelArg(kernel, index, sizeof(cl_mem), &words);
             if (result == CL_SUCCESS)
                 result = clSetKernelArg(kernel, ++index, sizeof launch->site, &launch->site);
             continue;
@@ -123,7 +123,7 @@ static cl_int set_buffers(const gantry_shaped *shaped, const opencl_launch *laun
         gantry_buffer buffer = resolve(shaped, a->place, args);
         cl_mem memory = buffer.handle;
         cl_ulong offset = buffer.offset_bytes / a->element_bytes;
-        result = clSetKernelArg(kernel, index, sizeof memory, memory ? &memory : NULL);
+        result = clSetKernelArg(kernel, index, sizeof(cl_mem), memory ? &memory : NULL);
         if (result == CL_SUCCESS)
             result = clSetKernelArg(kernel, ++index, sizeof offset, &offset);
     }

@@ -137,15 +137,15 @@ static void top_work(const opencl_node *node, opencl_work *inout_work)
 
 #define CUMULATE(op)                                                                                         \
     {                                                                                                        \
-        .name = op, .domain = "", .types = OPENCL_NUMBERS | OPENCL_REALS, .host_inputs = 1u << 1,            \
-        .limits = cumulate_limits, .prepare = prepare_cumulate                                               \
+        .name = op, .domain = "", .types = OPENCL_NUMBERS | OPENCL_TYPE(GANTRY_BFLOAT16),                    \
+        .host_inputs = 1u << 1, .limits = cumulate_limits, .prepare = prepare_cumulate                       \
     }
 
 static const opencl_op ops[] = {CUMULATE("CumSum"),
                                 CUMULATE("CumProd"),
                                 {.name = "TopK",
                                  .domain = "",
-                                 .types = OPENCL_NUMBERS | OPENCL_REALS,
+                                 .types = OPENCL_NUMBERS | OPENCL_TYPE(GANTRY_BFLOAT16),
                                  .host_inputs = 1u << 1,
                                  .limits = top_limits,
                                  .prepare = prepare_top,

@@ -168,7 +168,7 @@ static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
     size_t *bytes = opencl_alloc(device, 2 * (size_t)count, sizeof *bytes),
            *offsets = bytes ? bytes + count : NULL;
     gantry_status status = first && bytes ? GANTRY_OK : opencl_out_of_memory(err);
-    if (status == GANTRY_OK) {
+    if (first && bytes) {
         measure_lifetimes(shaped);
         for (uint32_t p = 0; p < count; p++) {
             bytes[p] = needs_workspace(&shaped->places[p]) ? shaped->places[p].bytes : 0;
@@ -284,10 +284,10 @@ static void shaped_destroy(void *self, gantry_shaped *shaped)
 static gantry_status reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
                              gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err)
 {
-    gantry_shaped *shaped;
+    gantry_shaped *shaped = NULL;
     *out_shaped = NULL;
     gantry_status status = opencl_shaped_new(program, &shaped, err);
-    if (status != GANTRY_OK)
+    if (status != GANTRY_OK || !shaped)
         return status;
     opencl_build build = {.device = self, .shaped = shaped, .err = err};
     status = place_values(shaped, args, err);

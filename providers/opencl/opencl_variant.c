@@ -121,7 +121,7 @@ static gantry_status keep_variant(opencl_device *device, const char *source, con
         clReleaseProgram(program);
         return opencl_out_of_memory(err);
     }
-    strcpy(copy, source);
+    memcpy(copy, source, strlen(source) + 1);
     *variant = (opencl_variant){copy, build_options, program, device->variants};
     device->variants = variant;
     return GANTRY_OK;

@@ -479,7 +479,7 @@ Test(control_device, scan_outputs_pile_up_on_the_device)
         gantry_tensor big = small_result(&s, 1);
         cr_assert_eq(big.dims[0], trips);
         for (int e = 0; e < trips * WIDTH; e++) {
-            float made = 2 * (x[e % WIDTH] + (float)(e / WIDTH) * 2 * w[e % WIDTH]);
+            float made = 2 * (x[e % WIDTH] + (float)(int)(e / WIDTH) * 2 * w[e % WIDTH]);
             cr_assert_eq(small_floats_of(&big)[e], made < 0 ? -made : made, "element %d", e);
         }
     }
