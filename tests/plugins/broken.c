@@ -1,14 +1,12 @@
 /* The example provider, broken in one way that the config text names: what `gantry plugin check` has to find.
  */
-#include <gantry/provider.h>
+#define gantry_plugin_open example_open
+#include "examples/plugin/example.c"
+#undef gantry_plugin_open
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/* The entry of examples/plugin/example.c, which is linked in under this name. */
-gantry_status example_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
-                           gantry_error *err);
 
 /* One instance: the example's plugin, and a table in which some entries are ours. */
 typedef struct broken {
