@@ -177,7 +177,7 @@ static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
         }
         status = host->plan_memory(host, count, bytes, first, last, offsets, &shaped->workspace_bytes, err);
     }
-    for (uint32_t p = 0; status == GANTRY_OK && p < count; p++)
+    for (uint32_t p = 0; offsets && status == GANTRY_OK && p < count; p++)
         if (needs_workspace(&shaped->places[p])) {
             shaped->places[p].kind = OPENCL_PLACE_WORKSPACE;
             shaped->places[p].offset_bytes = offsets[p];
