@@ -61,8 +61,8 @@ static const gantry_host *host_of(gantry_runtime *runtime, const gt_provider_ent
 static void add_packed(const gantry_session *session, const gt_provider_entry *entry, json_t *rows)
 {
     gt_plugin_row plugin;
-    const char *name = gt_runtime_plugin_row(session->runtime, entry->plugin, &plugin) ? plugin.library.name
-                                                                                       : entry->info.name;
+    const char *name =
+        gt_runtime_plugin_row(session->runtime, entry->plugin, &plugin) ? plugin.file.name : entry->info.name;
     gt_packed_total total = gt_packed_count(session->runtime, host_of(session->runtime, entry));
     size_t k;
     json_t *row;

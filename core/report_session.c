@@ -31,10 +31,10 @@ static void describe_library(const gantry_session *session, uint32_t plugin, jso
 {
     gt_plugin_row library;
     bool found = gt_runtime_plugin_row(session->runtime, plugin, &library);
-    const char *path = found && *library.library.path ? library.library.path : NULL;
+    const char *path = found && *library.file.path ? library.file.path : NULL;
     json_object_set_new(row, "path", gt_report_string(path));
     json_object_set_new(row, "plugin_version",
-                        gt_report_string(found ? library.library.version : gantry_version()));
+                        gt_report_string(found ? library.file.version : gantry_version()));
     double load_ns = found ? (double)library.load_ns : session->runtime->cpu_load_ns;
     json_object_set_new(row, "load_ms", json_real(load_ns / 1e6));
 }
@@ -160,9 +160,9 @@ static json_t *loads_of(const gantry_session *session)
     for (uint32_t k = 0; gt_runtime_plugin_row(runtime, k, &plugin); k++) {
         if (plugin.load_ns == 0)
             continue; /* another thread is loading it */
-        const char *path = *plugin.library.path ? plugin.library.path : NULL;
+        const char *path = *plugin.file.path ? plugin.file.path : NULL;
         json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:f}", "name", "load_provider", "provider",
-                                              gt_report_string(plugin.library.name), "path",
+                                              gt_report_string(plugin.file.name), "path",
                                               gt_report_string(path), "ms", (double)plugin.load_ns / 1e6));
     }
     return rows;

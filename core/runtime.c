@@ -191,9 +191,9 @@ bool gt_runtime_plugin_row(gantry_runtime *runtime, uint32_t index, gt_plugin_ro
     pthread_mutex_lock(&runtime->lock);
     const gt_plugin_entry *entry = index < runtime->plugins.count ? runtime->plugins.data[index] : NULL;
     if (entry) {
-        memcpy(out_row->library.path, entry->path, sizeof entry->path);
-        memcpy(out_row->library.name, entry->name, sizeof entry->name);
-        memcpy(out_row->library.version, entry->version, sizeof entry->version);
+        memcpy(out_row->file.path, entry->path, sizeof entry->path);
+        memcpy(out_row->file.name, entry->name, sizeof entry->name);
+        memcpy(out_row->file.version, entry->version, sizeof entry->version);
         out_row->load_ns = entry->load_ns;
     }
     pthread_mutex_unlock(&runtime->lock);

@@ -155,7 +155,7 @@ typedef struct gt_provider_row {
     char detail[1024];
 } gt_provider_row;
 typedef struct gt_plugin_row {
-    gt_library library;
+    gt_library file;
     uint64_t load_ns; /* 0: it is being loaded */
 } gt_plugin_row;
 bool gt_runtime_provider_row(gantry_runtime *runtime, uint32_t index, gt_provider_row *out_row);
