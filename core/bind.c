@@ -2,6 +2,7 @@
  * shapes, and builds the plan. */
 #include "bind.h"
 
+#include "answer.h"
 #include "base/clock.h"
 #include "base/half.h"
 #include "graph/infer.h"
@@ -358,6 +359,41 @@ static gantry_status record_shaped(gt_plan *plan, gt_shaped_slot *slot,
                                                           : gt_out_of_memory(err, GANTRY_STAGE_RUN);
 }
 
+static bool is_of(const gt_partition *partition, uint32_t node)
+{
+    for (uint32_t k = 0; k < partition->node_count; k++)
+        if (partition->nodes[k] == node)
+            return true;
+    return false;
+}
+
+/* Only nodes of the partition can be taken from the provider: a refusal without any would come again and
+ * again. */
+static gantry_status check_refusal(const gt_partition *partition, const char *provider,
+                                   gantry_shaped_info *info, gantry_error *err)
+{
+    const uint32_t most = sizeof info->refused_nodes / sizeof *info->refused_nodes,
+                   given = info->refused_count;
+    info->refused_count = 0;
+    for (uint32_t k = 0; k < given && k < most; k++)
+        if (is_of(partition, info->refused_nodes[k]))
+            info->refused_nodes[info->refused_count++] = info->refused_nodes[k];
+    return info->refused_count
+               ? GANTRY_OK
+               : gt_provider_wrong(err, GANTRY_STAGE_RUN, provider, "reshape",
+                                   "provider %s: reshape refuses %u nodes, none of which is in the partition",
+                                   provider, given);
+}
+
+static gantry_status check_shaped(const gt_shaped_slot *slot, const char *provider, gantry_error *err)
+{
+    if (slot->info.workspace_bytes <= GT_MOST_BYTES)
+        return GANTRY_OK;
+    return gt_provider_wrong(err, GANTRY_STAGE_RUN, provider, "reshape",
+                             "provider %s: reshape asks for a workspace of %zu bytes", provider,
+                             slot->info.workspace_bytes);
+}
+
 static gantry_status reshape_partition(binder *b, uint32_t index)
 {
     gantry_session *session = b->variant->session;
@@ -385,6 +421,7 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     bool serial = gt_provider_is_serial(entry);
     if (serial)
         gt_provider_lock(entry);
+    gt_error_clear(b->err);
     uint64_t begin = gt_now_ns();
     gantry_status status =
         table->reshape(table->self, program->program, &args, &slot->shaped, &filled.value, b->err);
@@ -396,18 +433,20 @@ static gantry_status reshape_partition(binder *b, uint32_t index)
     b->provider_ns += slot->reshape_ns;
     if (!session->created)
         session->providers[partition->provider].bind_ns += slot->reshape_ns;
-    if (status == GANTRY_OK) {
-        b->plan->shaped_count++;
-        status = record_shaped(b->plan, slot, &recorder, b->err);
-    } else if (status == GANTRY_UNSUPPORTED && slot->info.refused_count) {
-        b->refused_partition = index;
+    const char *name = session->providers[partition->provider].name;
+    status = gt_provider_answer(name, "reshape", GANTRY_STAGE_RUN, status, slot->shaped, b->err);
+    if (status == GANTRY_UNSUPPORTED && slot->info.refused_count) {
+        gantry_status fits = check_refusal(partition, name, &slot->info, b->err);
+        status = fits == GANTRY_OK ? status : fits;
+        b->refused_partition = fits == GANTRY_OK ? index : GT_NONE;
         b->refusal = slot->info;
     }
-    if (status != GANTRY_OK && b->err) {
-        b->err->stage = GANTRY_STAGE_RUN;
-        snprintf(b->err->provider, sizeof b->err->provider, "%s",
-                 session->providers[partition->provider].name);
+    if (status == GANTRY_OK) {
+        b->plan->shaped_count++;
+        status = check_shaped(slot, name, b->err);
     }
+    if (status == GANTRY_OK)
+        status = record_shaped(b->plan, slot, &recorder, b->err);
     gt_recorder_free(&recorder);
     gt_map_free(&recorder.texts);
     return status;

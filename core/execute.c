@@ -1,8 +1,18 @@
 /* The executor: for each step of the plan do it; then one wait for the outputs. It decides nothing and, in
  * the steady state, allocates nothing. */
+#include "answer.h"
 #include "run.h"
 
 #include "base/clock.h"
+
+/* Memory is for the bound: what a provider says of a size is not taken on trust. */
+static bool is_within(const gt_true_shape *truth, const gt_plan_shape *shape)
+{
+    bool within = true;
+    for (uint32_t d = 0; d < truth->rank; d++)
+        within = within && truth->dims[d] >= 0 && (!shape->dims || truth->dims[d] <= shape->dims[d]);
+    return within;
+}
 
 const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
                                    uint32_t *out_rank)
@@ -11,7 +21,7 @@ const int64_t *gt_frame_value_dims(const gt_frame *frame, const gt_plan_state *s
     if ((shape->bounded || shape->dynamic) && frame->true_shapes) {
         const gt_true_shape *truth = &frame->true_shapes[value];
         *out_rank = truth->rank;
-        return truth->known ? truth->dims : NULL;
+        return truth->known && is_within(truth, shape) ? truth->dims : NULL;
     }
     *out_rank = shape->rank;
     return shape->dims;
@@ -25,6 +35,43 @@ static size_t value_bytes(const gt_frame *frame, uint32_t value, uint32_t rank, 
     return gantry_dtype_bytes(frame->leaf->graph->values.data[value]->dtype, count);
 }
 
+/* A size that the step which made the value did not tell, or told wrongly. */
+static gantry_status no_true_size(const gt_frame *frame, const gt_plan_state *state, uint32_t value,
+                                  gantry_error *err)
+{
+    const gt_placement *placement = frame->leaf->placement;
+    const gt_value *of = frame->leaf->graph->values.data[value];
+    const gt_plan_shape *shape = &state->plan->shapes[value];
+    uint32_t partition = of->producer == GT_NONE ? GT_NONE : placement->partition_of_node[of->producer];
+    if (partition == GT_NONE || !shape->dims)
+        return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
+                       "the size of %s was not reported by the step that made it", of->name);
+    uint32_t d = 0;
+    const int64_t *told = frame->true_shapes[value].dims;
+    while (d + 1 < shape->rank && told[d] >= 0 && told[d] <= shape->dims[d])
+        d++;
+    const char *name = frame->run->session->providers[placement->partitions[partition].provider].name;
+    return told[d] == GT_NOT_TOLD
+               ? gt_provider_wrong(err, GANTRY_STAGE_RUN, name, "run",
+                                   "provider %s: run left axis %u of %.200s out of true_dims", name, d,
+                                   of->name)
+               : gt_provider_wrong(err, GANTRY_STAGE_RUN, name, "run",
+                                   "provider %s: run says that axis %u of %.200s is %lld; 0 to %lld are "
+                                   "possible",
+                                   name, d, of->name, (long long)told[d], (long long)shape->dims[d]);
+}
+
+/* What was told in the run before says nothing of this one. */
+static void forget_true_sizes(gt_frame *frame, const gt_plan_state *state, const gt_step *step)
+{
+    for (uint32_t m = 0; frame->true_shapes && m < step->output_count; m++) {
+        int64_t *dims = state->args[step->context].true_dims[m];
+        uint32_t value = state->plan->slots[step->outputs[m]].value;
+        for (uint32_t d = 0; dims && d < frame->true_shapes[value].rank; d++)
+            dims[d] = GT_NOT_TOLD;
+    }
+}
+
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 /* The size of a value whose extents came with the data; an output of the frame's own grows to it. */
@@ -36,9 +83,7 @@ static gantry_status true_transfer(gt_frame *frame, gt_plan_state *state, uint32
     uint32_t rank;
     const int64_t *dims = gt_frame_value_dims(frame, state, step->value, &rank);
     if (!dims)
-        return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
-                       "the size of %s was not reported by the step that made it",
-                       frame->leaf->graph->values.data[step->value]->name);
+        return no_true_size(frame, state, step->value, err);
     *out_bytes = value_bytes(frame, step->value, rank, dims);
     state->true_bytes[index] += *out_bytes;
     if (target->kind != GT_SLOT_OUTPUT)
@@ -106,27 +151,35 @@ static gantry_status run_convert(gt_frame *frame, gt_plan_state *state, const gt
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+/* A run that stops of itself is a failure: nobody wants its results left out. */
+static gantry_status stopped_or(const gt_frame *frame, uint32_t provider, gantry_status status,
+                                gantry_error *err)
+{
+    const char *name = frame->run->session->providers[provider].name;
+    if (status != GANTRY_CANCELLED && status != GANTRY_DEADLINE)
+        return gt_provider_answer(name, "run", GANTRY_STAGE_RUN, status, name, err);
+    if (gantry_stop_asked(&frame->run->stop))
+        return gt_run_check_stop(frame->run, err);
+    return gt_provider_wrong(err, GANTRY_STAGE_RUN, name, "run",
+                             "provider %s: run ended as if it had been stopped (%s); nobody asked for that",
+                             name, gantry_status_text(status));
+}
+
 static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt_step *step,
                                  gantry_error *err)
 {
     gt_provider_entry *entry = frame->run->session->providers[step->provider].entry;
     gantry_run_args *args = &state->args[step->context];
     args->threads = frame->run->threads;
+    forget_true_sizes(frame, state, step);
     bool serial = gt_provider_is_serial(entry);
     if (serial)
         gt_run_note_wait(frame->run, step->provider, GT_WAIT_RUN, gt_provider_lock(entry));
+    gt_error_clear(err);
     gantry_status status = entry->table->run(entry->table->self, state->contexts[step->context], args, err);
     if (serial)
         gt_provider_unlock(entry);
-    if (status == GANTRY_CANCELLED)
-        return gt_run_check_stop(frame->run, err);
-    if (status != GANTRY_OK && err) {
-        err->code = status;
-        err->stage = GANTRY_STAGE_RUN;
-        snprintf(err->provider, sizeof err->provider, "%s",
-                 frame->run->session->providers[step->provider].name);
-    }
-    return status;
+    return stopped_or(frame, step->provider, status, err);
 }
 
 static gantry_status wait_for(gt_frame *frame, uint32_t domain, uint32_t queue, gantry_error *err)
@@ -206,6 +259,24 @@ static gantry_status do_step(gt_frame *frame, gt_plan_state *state, uint32_t ind
     return state->times ? timed_step(frame, state, index, err) : run_step(frame, state, index, err);
 }
 
+/* What failed, where the plugin has no words for it. */
+static gantry_status explain_step(const gt_frame *frame, const gt_step *step, gantry_status status,
+                                  gantry_error *err)
+{
+    static const char *const ENTRIES[] = {
+        [GT_STEP_TRANSFER] = "copy",   [GT_STEP_CONVERT] = "convert", [GT_STEP_RUN] = NULL,
+        [GT_STEP_WAIT] = "queue_sync", [GT_STEP_CONTROL] = NULL,      [GT_STEP_RECORD] = "event_record",
+        [GT_STEP_ORDER] = "event_wait"};
+    const gantry_session *session = frame->run->session;
+    const char *entry = ENTRIES[step->kind];
+    if (!entry)
+        return status;
+    return step->kind == GT_STEP_CONVERT ? gt_provider_answer(session->providers[step->provider].name, entry,
+                                                              GANTRY_STAGE_RUN, status, session, err)
+                                         : gt_domain_answer(session->domains[step->domain].name, entry,
+                                                            GANTRY_STAGE_RUN, status, session, err);
+}
+
 /* After a failure nothing may still be writing to memory that the caller owns. */
 static void drain(gt_frame *frame)
 {
@@ -237,11 +308,14 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
         gt_timing_reset(frame, state);
     begin_counting(state, run->number);
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
-        gantry_status status = __atomic_load_n(&run->stop, __ATOMIC_RELAXED) ? gt_run_check_stop(run, err)
-                                                                             : do_step(frame, state, k, err);
+        if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED)) {
+            drain(frame);
+            return gt_run_check_stop(run, err);
+        }
+        gantry_status status = do_step(frame, state, k, err);
         if (status != GANTRY_OK) {
             drain(frame);
-            return status;
+            return explain_step(frame, &state->plan->steps[k], status, err);
         }
     }
     if (state->times)
@@ -269,8 +343,7 @@ static gantry_status read_results(gt_frame *frame, const gt_plan_state *state, c
             uint32_t rank;
             const int64_t *dims = gt_frame_value_dims(frame, state, result->value, &rank);
             if (!dims || result->axis >= rank)
-                return gt_fail(err, GANTRY_INTERNAL, GANTRY_STAGE_RUN, NULL,
-                               "the size of %s was not reported", value->name);
+                return no_true_size(frame, state, result->value, err);
             env->values[result->symbol].i = dims[result->axis];
         }
         env->known[result->symbol] = 1;

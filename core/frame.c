@@ -1,4 +1,5 @@
 /* Frames: their life, the plans they hold, and slots turned into addresses when something moved. */
+#include "answer.h"
 #include "run.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -262,15 +263,16 @@ static gantry_status create_contexts(gt_frame *frame, gt_plan_state *state, gant
         bool one_at_a_time = entry->info.concurrency != GANTRY_CONCURRENCY_FREE;
         if (one_at_a_time)
             gt_run_note_wait(frame->run, partition->provider, GT_WAIT_CONTEXT, gt_provider_lock(entry));
+        gt_error_clear(err);
         gantry_status status = entry->table->context_create(entry->table->self, plan->shaped[k].shaped,
                                                             &state->contexts[k], err);
         if (one_at_a_time)
             gt_provider_unlock(entry);
         gt_session_charge_program(session, entry->table, &plan->variant->programs[plan->shaped[k].partition]);
+        status = gt_provider_answer(session->providers[partition->provider].name, "context_create",
+                                    GANTRY_STAGE_RUN, status, state->contexts[k], err);
         if (status != GANTRY_OK) {
-            if (err)
-                snprintf(err->provider, sizeof err->provider, "%s",
-                         session->providers[partition->provider].name);
+            state->contexts[k] = NULL; /* whatever a failed call left there is not ours to destroy */
             return status;
         }
     }
@@ -284,8 +286,7 @@ static gantry_status create_events(gt_frame *frame, gt_plan_state *state, gantry
     if (!state->events)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; k < plan->event_count; k++) {
-        const gantry_domain *table = frame->run->session->domains[plan->event_domains[k]].entry->table;
-        GT_TRY(table->event_create(table->self, &state->events[k], err));
+        GT_TRY(gt_run_create_event(frame->run, plan->event_domains[k], &state->events[k], err));
     }
     return GANTRY_OK;
 }

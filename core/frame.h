@@ -40,6 +40,9 @@ typedef struct gt_frame_carry {
     gt_block block;
 } gt_frame_carry;
 
+/* An extent that a run has still to tell. */
+#define GT_NOT_TOLD INT64_MIN
+
 /* True extents of a value whose size depends on data. */
 typedef struct gt_true_shape {
     bool known;

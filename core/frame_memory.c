@@ -1,5 +1,6 @@
 /* Memory of frames: blocks that grow to their high-water mark, what the option memory_limit allows the runs
  * of a session together, and errors that say which value it is that needs so much. */
+#include "answer.h"
 #include "run.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -70,9 +71,10 @@ static bool pin(gantry_session *session, uint32_t domain, size_t bytes, void **o
     bool fits = held <= limit && bytes <= limit - held;
     *out_handle = NULL;
     if (fits && table->alloc(table->self, bytes, GANTRY_MEMORY_PINNED, out_handle, NULL) == GANTRY_OK) {
-        if ((uintptr_t)*out_handle % HOST_ALIGNMENT == 0)
+        if (*out_handle && (uintptr_t)*out_handle % HOST_ALIGNMENT == 0)
             return true;
-        table->free(table->self, *out_handle, GANTRY_MEMORY_PINNED);
+        if (*out_handle)
+            table->free(table->self, *out_handle, GANTRY_MEMORY_PINNED);
     }
     *out_handle = NULL;
     atomic_fetch_sub(&session->pinned_bytes, bytes);
@@ -92,13 +94,25 @@ bool gt_block_pin(gantry_session *session, uint32_t domain, gt_block *block, siz
     return false;
 }
 
+static gantry_status alloc_on_device(const gt_session_domain *domain, size_t bytes, gt_block *block,
+                                     gantry_error *err)
+{
+    const gantry_domain *table = domain->entry->table;
+    gt_error_clear(err);
+    gantry_status status =
+        table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
+    status = gt_domain_answer(domain->name, "alloc", GANTRY_STAGE_RUN, status, block->handle, err);
+    if (status != GANTRY_OK)
+        block->handle = NULL;
+    return status;
+}
+
 static gantry_status alloc_in(gantry_session *session, uint32_t place, size_t bytes, gt_block *block,
                               gantry_error *err)
 {
     uint32_t domain = device_of(session, place);
-    const gantry_domain *table = session->domains[domain].entry->table;
     if (domain)
-        return table->alloc(table->self, bytes ? bytes : 1, GANTRY_MEMORY_DEVICE, &block->handle, err);
+        return alloc_on_device(&session->domains[domain], bytes, block, err);
     if (place && pin(session, place - session->domain_count, bytes, &block->handle)) {
         block->pinned = place - session->domain_count;
         return GANTRY_OK;
@@ -176,11 +190,32 @@ static uint32_t find_largest(const gt_plan *plan, size_t *out_bytes)
     return largest;
 }
 
+/* The workspace that takes most, when it is more than `than` bytes; else NULL. */
+static const gt_shaped_slot *find_workspace(const gt_plan *plan, size_t than)
+{
+    const gt_shaped_slot *found = NULL;
+    for (uint32_t k = 0; k < plan->shaped_count; k++)
+        if (plan->shaped[k].info.workspace_bytes > than) {
+            found = &plan->shaped[k];
+            than = found->info.workspace_bytes;
+        }
+    return found;
+}
+
 gantry_status gt_plan_too_large(const gt_plan *plan, gantry_error *err, const char *what)
 {
     const gt_graph *graph = plan->variant->graph;
     size_t bytes;
     uint32_t id = find_largest(plan, &bytes);
+    const gt_shaped_slot *shaped = find_workspace(plan, bytes);
+    if (shaped) {
+        const gt_partition *partition = &plan->variant->placement->partitions[shaped->partition];
+        return gt_fail(
+            err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, graph->nodes.data[partition->nodes[0]]->name,
+            "%s; most of it is the workspace of provider %s (%zu bytes) for %u nodes from node '%s' on", what,
+            plan->variant->session->providers[partition->provider].name, shaped->info.workspace_bytes,
+            partition->node_count, graph->nodes.data[partition->nodes[0]]->name);
+    }
     if (id == GT_NONE)
         return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, NULL, "%s", what);
     const gt_value *value = graph->values.data[id];

@@ -3,6 +3,12 @@
 #include "runtime.h"
 
 #include "graph/own_ops.h"
+
+#include <math.h>
+
+/* A plugin that counts more has not counted. */
+#define MOST_LISTED 1024u
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef struct table_entry {
@@ -151,6 +157,12 @@ static gantry_status describe_domain(gt_domain_entry *entry, const char *what, g
                        "domain %s: the alignment is %zu, no power of two", info->name, info->alignment);
     if (!info->cost_source)
         info->cost_source = 'a';
+    const double costs[] = {info->to_device_ns, info->to_host_ns, info->to_device_bytes_per_ns,
+                            info->to_host_bytes_per_ns};
+    for (size_t k = 0; k < sizeof costs / sizeof *costs; k++)
+        if (!isfinite(costs[k]) || costs[k] < 0)
+            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
+                           "domain %s: describe gives %g as a cost of copies", info->name, costs[k]);
     return GANTRY_OK;
 }
 
@@ -182,6 +194,9 @@ static gantry_status describe_provider(gt_provider_entry *entry, const char *wha
     info->libraries[sizeof info->libraries - 1] = 0;
     if (!*info->domain)
         snprintf(info->domain, sizeof info->domain, "host");
+    /* A class that came later: what asks for least is right for it. */
+    if (info->concurrency < GANTRY_CONCURRENCY_FREE || info->concurrency > GANTRY_CONCURRENCY_SERIAL)
+        info->concurrency = GANTRY_CONCURRENCY_SERIAL;
     return check_described(status, info->struct_bytes, info->name, what, err);
 }
 
@@ -227,6 +242,11 @@ static gantry_status check_plugin(gantry_plugin *plugin, gantry_error *err)
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
                        "the plugin works at ABI level %u; this host offers 1 to %u", plugin->abi,
                        GANTRY_PROVIDER_ABI);
+    if (plugin->domain_count > MOST_LISTED || plugin->provider_count > MOST_LISTED ||
+        (plugin->operators && plugin->operator_count > MOST_LISTED))
+        return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
+                       "the plugin counts %u domains, %u providers and %u operators; %u of each are possible",
+                       plugin->domain_count, plugin->provider_count, plugin->operator_count, MOST_LISTED);
     if ((plugin->domain_count && !plugin->domains) || (plugin->provider_count && !plugin->providers))
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
                        "the plugin counts %u domains and %u providers, and a list is NULL",

@@ -7,6 +7,7 @@
  *   - the last steps are one WAIT for each queue with work in flight */
 #include "plan_parts.h"
 
+#include "answer.h"
 #include "bind.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -166,6 +167,15 @@ static size_t format_bytes(const gt_plan_builder *b, uint32_t value, uint32_t pr
                : gt_plan_value_bytes(b->plan, value);
 }
 
+static gantry_status format_too_large(const gt_plan_builder *b, uint32_t value, uint32_t provider,
+                                      const gantry_format *format, size_t bytes)
+{
+    const char *name = b->session->providers[provider].name;
+    return gt_provider_wrong(b->err, GANTRY_STAGE_RUN, name, "format_bytes",
+                             "provider %s: format_bytes gives %zu bytes for %.200s in its layout %u", name,
+                             bytes, b->graph->values.data[value]->name, format->tag);
+}
+
 static gantry_status format_slot(gt_plan_builder *b, uint32_t value, uint32_t provider, uint32_t domain,
                                  const gantry_format *format, uint32_t *out_slot)
 {
@@ -173,6 +183,8 @@ static gantry_status format_slot(gt_plan_builder *b, uint32_t value, uint32_t pr
                     .domain = domain,
                     .value = value,
                     .bytes = format_bytes(b, value, provider, format)};
+    if (slot.bytes > GT_MOST_BYTES)
+        return format_too_large(b, value, provider, format, slot.bytes);
     return gt_plan_add_slot(b, slot, out_slot);
 }
 
@@ -209,6 +221,13 @@ static gantry_status run_inputs(gt_plan_builder *b, uint32_t index, uint32_t *sl
     return GANTRY_OK;
 }
 
+/* Kernels read elements where elements may lie. */
+static bool is_at_element(const gantry_format *format, size_t offset_bytes)
+{
+    uint32_t bits = gantry_dtype_bits(format->dtype);
+    return bits < 16 || offset_bytes % (bits / 8) == 0;
+}
+
 static gantry_status check_view(gt_plan_builder *b, const gt_partition *partition, const gt_program *program,
                                 uint32_t output, const gantry_output_plan *plan, const uint32_t *inputs)
 {
@@ -216,15 +235,17 @@ static gantry_status check_view(gt_plan_builder *b, const gt_partition *partitio
     const gantry_format *format = &program->output_formats[output];
     size_t bytes = format_bytes(b, value, partition->provider, format);
     if (base < partition->input_count && program->input_formats[base].tag == format->tag &&
-        b->slots.data[inputs[base]].kind != GT_SLOT_NONE && bytes <= b->slots.data[inputs[base]].bytes &&
+        is_at_element(format, plan->view_offset_bytes) && b->slots.data[inputs[base]].kind != GT_SLOT_NONE &&
+        bytes <= b->slots.data[inputs[base]].bytes &&
         plan->view_offset_bytes <= b->slots.data[inputs[base]].bytes - bytes)
         return GANTRY_OK;
-    return gt_fail(
-        b->err, GANTRY_PROVIDER, GANTRY_STAGE_RUN, NULL,
-        "provider %s says that output %s is a view of its input %u from byte %zu on: that input has "
-        "another format, is smaller, or is no tensor",
-        b->session->providers[partition->provider].name, b->graph->values.data[value]->name, base,
-        plan->view_offset_bytes);
+    return gt_provider_wrong(b->err, GANTRY_STAGE_RUN, b->session->providers[partition->provider].name,
+                             "reshape",
+                             "provider %s: reshape says that output %s is a view of its input %u from byte "
+                             "%zu on: that is no input, "
+                             "has another format, is smaller, or an element would lie across two",
+                             b->session->providers[partition->provider].name,
+                             b->graph->values.data[value]->name, base, plan->view_offset_bytes);
 }
 
 /* One output that the program writes, or that is a view of an input. One in another format than the default

@@ -106,9 +106,11 @@ static gantry_status open_plugin(gantry_runtime *runtime, gt_plugin_entry *entry
     GT_ROOMY(gantry_plugin) filled = {.value.struct_bytes = sizeof(gantry_plugin)};
     gt_host_table_init(&entry->host, runtime, entry->config);
     gantry_status status = open(&entry->host, GANTRY_PROVIDER_ABI, &filled.value, &inner);
+    inner.message[sizeof inner.message - 1] = 0;
     if (status != GANTRY_OK)
         return gt_fail(err, status == GANTRY_RESOURCE ? status : GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
-                       "%s: %s", entry->name, *inner.message ? inner.message : gantry_status_text(status));
+                       "%s: %.1900s", entry->name,
+                       *inner.message ? inner.message : "gantry_plugin_open failed and does not say why");
     entry->plugin = filled.value;
     status = gt_runtime_register(runtime, &entry->plugin, index, err);
     if (status == GANTRY_OK)

@@ -1,5 +1,6 @@
 /* The run API: bindings, symbols read from them, execution. */
 #include "run.h"
+#include "answer.h"
 
 #include "base/clock.h"
 
@@ -30,6 +31,30 @@ static gantry_status list_symbols(gantry_run *run, gantry_error *err)
     return gt_env_reserve(run->session->allocator, &run->env, model->exprs.symbols.count, err);
 }
 
+gantry_status gt_run_create_event(const gantry_run *run, uint32_t domain, gantry_event **out_event,
+                                  gantry_error *err)
+{
+    const gt_session_domain *of = &run->session->domains[domain];
+    const gantry_domain *table = of->entry->table;
+    gt_error_clear(err);
+    gantry_status status = table->event_create(table->self, out_event, err);
+    status = gt_domain_answer(of->name, "event_create", GANTRY_STAGE_RUN, status, *out_event, err);
+    if (status != GANTRY_OK)
+        *out_event = NULL;
+    return status;
+}
+
+static gantry_status open_queue(const gt_session_domain *domain, gantry_queue **out_queue, gantry_error *err)
+{
+    const gantry_domain *table = domain->entry->table;
+    gt_error_clear(err);
+    gantry_status status = table->queue_open(table->self, out_queue, err);
+    status = gt_domain_answer(domain->name, "queue_open", GANTRY_STAGE_RUN, status, *out_queue, err);
+    if (status != GANTRY_OK)
+        *out_queue = NULL;
+    return status;
+}
+
 static gantry_status open_queues(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
@@ -41,10 +66,9 @@ static gantry_status open_queues(gantry_run *run, gantry_error *err)
     if (!run->queues || !run->copiers || !run->waits || !run->staging || !run->forgotten)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t d = 1; d < session->domain_count; d++) {
-        const gantry_domain *table = session->domains[d].entry->table;
-        GT_TRY(table->queue_open(table->self, &run->queues[d], err));
+        GT_TRY(open_queue(&session->domains[d], &run->queues[d], err));
         if (session->domains[d].copy_queue)
-            GT_TRY(table->queue_open(table->self, &run->copiers[d], err));
+            GT_TRY(open_queue(&session->domains[d], &run->copiers[d], err));
     }
     return GANTRY_OK;
 }
@@ -422,6 +446,7 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
     bool fresh = run->symbols_dirty;
+    gt_error_clear(err);
     run->known_outputs = run->executed = false;
     if (run->overlap_unchecked)
         GT_TRY(check_overlap(run, err));

@@ -105,6 +105,10 @@ static inline void gt_run_note_wait(gantry_run *run, uint32_t provider, gt_wait 
 /* Waits until the queues of a domain are idle: before memory is freed that they may still use. */
 gantry_status gt_run_settle(const gantry_run *run, uint32_t domain, gantry_error *err);
 
+/* An event of a session domain's; *out_event is NULL on failure. */
+gantry_status gt_run_create_event(const gantry_run *run, uint32_t domain, gantry_event **out_event,
+                                  gantry_error *err);
+
 /* Brings env up to date with what is bound; in a steady run only elements are read. */
 gantry_status gt_run_read_symbols(gantry_run *run, gantry_error *err);
 

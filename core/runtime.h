@@ -252,6 +252,9 @@ gt_packed_total gt_packed_count(gantry_runtime *runtime, const gantry_host *host
 
 /* ---- what the opaque types of provider.h are on this side ------------------------------------ */
 
+/* Timed runs have room for every kernel up to a program's largest index below this. */
+#define GT_MOST_KERNELS (1u << 20)
+
 /* Where a provider's records go during compile and reshape. */
 typedef struct gt_kernel_row {
     const char *op, *name, *isa, *layout;

@@ -6,10 +6,11 @@
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
+/* Indexes that no program comes to have no times. */
 static uint32_t kernel_room(const gt_kernel_row *kernels, uint32_t count, uint32_t room)
 {
     for (uint32_t k = 0; k < count; k++)
-        if (kernels[k].index >= room && kernels[k].index < UINT32_MAX)
+        if (kernels[k].index >= room && kernels[k].index < GT_MOST_KERNELS)
             room = kernels[k].index + 1;
     return room;
 }
@@ -55,8 +56,8 @@ gantry_status gt_timing_create(gt_frame *frame, gt_plan_state *state, gantry_err
         const gt_domain_entry *domain = session->domains[step->domain].entry;
         if (!has_queue_work(step) || !domain->info.has_clock || !domain->table->event_elapsed)
             continue;
-        GT_TRY(domain->table->event_create(domain->table->self, &state->times[k].from, err));
-        GT_TRY(domain->table->event_create(domain->table->self, &state->times[k].to, err));
+        GT_TRY(gt_run_create_event(frame->run, step->domain, &state->times[k].from, err));
+        GT_TRY(gt_run_create_event(frame->run, step->domain, &state->times[k].to, err));
     }
     gt_timing_reset(frame, state);
     return GANTRY_OK;
@@ -158,7 +159,8 @@ void gt_timing_collect(gt_frame *frame, gt_plan_state *state)
         if (time->to) {
             const gantry_domain *table =
                 frame->run->session->domains[state->plan->steps[k].domain].entry->table;
-            if (table->event_elapsed(table->self, time->from, time->to, &elapsed) != GANTRY_OK)
+            if (table->event_elapsed(table->self, time->from, time->to, &elapsed) != GANTRY_OK ||
+                !(elapsed >= 0))
                 elapsed = __builtin_nan("");
             time->device_ns += elapsed;
         }

@@ -150,6 +150,8 @@ static gantry_status add_refusals(gt_variant *alternate, const gt_variant *varia
         fits = fits && gt_vec_push(allocator, &alternate->late, variant->late.data[k]);
     for (uint32_t k = 0; k < info->refused_count && k < 16; k++) {
         gt_late_refusal late = {info->refused_nodes[k], partition->provider, info->refusal};
+        if (late.refusal.code <= GANTRY_REFUSE_NONE || late.refusal.code >= GANTRY_REFUSE_COUNT)
+            late.refusal.code = GANTRY_REFUSE_no_kernel;
         fits = fits && gt_vec_push(allocator, &alternate->late, late);
     }
     return fits ? GANTRY_OK : gt_out_of_memory(err, GANTRY_STAGE_RUN);

@@ -1,4 +1,5 @@
 /* From a graph to programs: judging, placing, compiling, and placing again when a provider fails. */
+#include "answer.h"
 #include "session.h"
 #include "variant_parts.h"
 
@@ -351,7 +352,37 @@ static gantry_status compile_control(gt_variant *variant, gt_program *slot, cons
     return GANTRY_OK;
 }
 
-static gantry_status agree_on_formats(const gantry_provider *table, gt_program *slot, gantry_error *err)
+/* Dense elements are of the value's own type, and another layout needs somebody who converts. */
+static gantry_status check_format(const gantry_provider *table, const char *provider,
+                                  const gantry_edge_format *edge, const gantry_value_view *value,
+                                  gantry_error *err)
+{
+    const gantry_format *format = &edge->preferred;
+    const char *wrong = !edge->required                                             ? NULL
+                        : format->dtype <= 0 || format->dtype >= GANTRY_DTYPE_COUNT ? "a type that is none"
+                        : !format->tag && format->dtype != value->dtype ? "the default layout in another type"
+                        : format->tag && !table->convert ? "a layout, and the provider has no convert"
+                                                         : NULL;
+    return wrong ? gt_provider_wrong(err, GANTRY_STAGE_COMPILE, provider, "formats",
+                                     "provider %s: formats requires %s for %.200s (type %d, tag %u)",
+                                     provider, wrong, value->name, (int)format->dtype, format->tag)
+                 : GANTRY_OK;
+}
+
+static gantry_status check_formats(const gantry_provider *table, const char *provider,
+                                   const gantry_graph_view *view, const gantry_edge_format *edges,
+                                   gantry_error *err)
+{
+    for (uint32_t k = 0; k < view->input_count; k++)
+        GT_TRY(check_format(table, provider, &edges[k], view->values[view->inputs[k]], err));
+    for (uint32_t k = 0; k < view->output_count; k++)
+        GT_TRY(check_format(table, provider, &edges[view->input_count + k], view->values[view->outputs[k]],
+                            err));
+    return GANTRY_OK;
+}
+
+static gantry_status agree_on_formats(const gantry_provider *table, const char *provider, gt_program *slot,
+                                      gantry_error *err)
 {
     const gantry_graph_view *view = &slot->view.view;
     gantry_edge_format *edges =
@@ -364,8 +395,12 @@ static gantry_status agree_on_formats(const gantry_provider *table, gt_program *
         edges[k].preferred.dtype = view->values[view->inputs[k]]->dtype;
     for (uint32_t k = 0; k < view->output_count; k++)
         edges[view->input_count + k].preferred.dtype = view->values[view->outputs[k]]->dtype;
+    gt_error_clear(err);
     if (table->formats)
-        GT_TRY(table->formats(table->self, view, edges, edges + view->input_count));
+        GT_TRY(gt_provider_answer(provider, "formats", GANTRY_STAGE_COMPILE,
+                                  table->formats(table->self, view, edges, edges + view->input_count), table,
+                                  err));
+    GT_TRY(check_formats(table, provider, view, edges, err));
     /* A format that is only preferred needs the same tag at the other end; until two partitions of one domain
      * meet there, the default is used. */
     for (uint32_t k = 0; k < view->input_count; k++)
@@ -394,7 +429,7 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
         return compile_control(variant, slot, variant->graph->nodes.data[partition->nodes[0]], err);
     gt_session_provider *provider = &session->providers[partition->provider];
     const gantry_provider *table = provider->entry->table;
-    GT_TRY(agree_on_formats(table, slot, err));
+    GT_TRY(agree_on_formats(table, provider->name, slot, err));
     /* The provider may keep the view; slots move when a placement is made again, what is in their arena does
      * not. */
     const gantry_graph_view *view = gt_arena_copy(&slot->arena, &slot->view.view, sizeof *view);
@@ -412,6 +447,7 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
     bool serial = gt_provider_is_serial(provider->entry);
     if (serial)
         gt_provider_lock(provider->entry);
+    gt_error_clear(err);
     uint64_t begin = gt_now_ns();
     gantry_status status = table->compile(table->self, &args, &slot->program, err);
     slot->compile_ns = (double)(gt_now_ns() - begin);
@@ -419,10 +455,11 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
         gt_provider_unlock(provider->entry);
     if (!session->created)
         provider->compile_ns += slot->compile_ns;
+    status = gt_provider_answer(provider->name, "compile", GANTRY_STAGE_COMPILE, status, slot->program, err);
     if (status == GANTRY_OK)
         gt_session_charge_program(session, table, slot);
-    if (status != GANTRY_OK && err)
-        snprintf(err->provider, sizeof err->provider, "%s", provider->name);
+    else
+        slot->program = NULL; /* whatever a failed call left there is not ours to destroy */
     return status;
 }
 

@@ -1,0 +1,343 @@
+/* A provider that lies (tests/plugins/hostile.c): whatever it answers, there is a status and words that name
+ * it and the entry, or the right result; never a crash, a hang, or a wrong number. */
+#include "../support/small_models.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#define PLUGIN GANTRY_BUILD_FOLDER "/tests/refused/libgantry_hostile.so"
+
+/* What a lie leads to. */
+typedef enum outcome {
+    NOT_LOADED,
+    NOT_CREATED,
+    RUN_FAILS,
+    WORKS,  /* on the provider */
+    ON_HOST /* the right result, computed by the CPU; the words stand in the report */
+} outcome;
+
+typedef struct lie {
+    const char *config;
+    outcome outcome;
+    gantry_status status;
+    const char *words;
+    const char *options;
+} lie;
+
+/* y = -x, x of shape [n, 4]. */
+static wire negation(void)
+{
+    wire g = small_graph("neg");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_F32, 2, -1, 4);
+    return small_model(g);
+}
+
+/* The report in both forms; the words stand in it. */
+static void check_report(small_session *s, const lie *l)
+{
+    gantry_report *report = NULL;
+    const char *text = NULL;
+    size_t bytes = 0;
+    cr_assert_eq(gantry_session_report(s->session, s->run, &report, &s->err), GANTRY_OK, "%s: %s", l->config,
+                 s->err.message);
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_TEXT, &text, &bytes, NULL), GANTRY_OK);
+    cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_JSON, &text, &bytes, NULL), GANTRY_OK);
+    json_t *document = json_loadb(text, bytes, 0, NULL);
+    cr_assert_not_null(document, "%s: the report is no JSON", l->config);
+    cr_assert(!l->words || strstr(text, l->words), "%s: \"%s\" is not in the report", l->config, l->words);
+    json_t *node = json_array_get(json_object_get(document, "nodes"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(node, "provider")),
+                     l->outcome == ON_HOST
+                         ? "cpu"
+                         : json_string_value(json_object_get(
+                               json_array_get(json_object_get(document, "providers"), 0), "name")),
+                     "%s", l->config);
+    json_decref(document);
+    gantry_report_destroy(&report);
+}
+
+static void expect_error(const lie *l, gantry_status status, const gantry_error *err)
+{
+    cr_assert_eq(status, l->status, "%s: status %d: %s", l->config, (int)status, err->message);
+    cr_assert_eq(err->code, l->status, "%s: code %d", l->config, (int)err->code);
+    cr_assert(strstr(err->message, l->words), "%s: \"%s\" is not in: %s", l->config, l->words, err->message);
+    cr_assert(strstr(err->message, "hostile") || strcmp(err->provider, "hostile") == 0,
+              "%s: the plugin is not named: %s", l->config, err->message);
+}
+
+static void run_negation(small_session *s, const lie *l)
+{
+    float x[12];
+    for (int rows = 3; rows >= 2; rows--) {
+        for (int k = 0; k < 12; k++)
+            x[k] = (float)(k - 5 * rows);
+        cr_assert_eq(small_bind(s, 0, GANTRY_FLOAT32, 2, rows, 4, x), GANTRY_OK, "%s", s->err.message);
+        gantry_status status = gantry_run_execute(s->run, &s->err);
+        if (l->outcome == RUN_FAILS) {
+            expect_error(l, status, &s->err);
+            continue;
+        }
+        cr_assert_eq(status, GANTRY_OK, "%s: %s", l->config, s->err.message);
+        gantry_tensor y = small_result(s, 0);
+        for (int k = 0; k < 4 * rows; k++)
+            cr_assert_eq(small_floats_of(&y)[k], (float)(5 * rows - k), "%s: element %d", l->config, k);
+    }
+    if (l->outcome != RUN_FAILS)
+        check_report(s, l);
+}
+
+static small_session open_on(const lie *l, wire model)
+{
+    char options[256];
+    snprintf(options, sizeof options, "providers=%s,cpu;plan=priority;threads=1%s%s",
+             strcmp(l->config, "endless_name") == 0
+                 ? "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                 : "hostile",
+             l->options ? ";" : "", l->options ? l->options : "");
+    small_session s = {.err = GANTRY_ERROR_INIT};
+    cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+    gantry_status loaded = gantry_runtime_load_provider(s.runtime, PLUGIN, l->config, &s.err);
+    if (l->outcome == NOT_LOADED)
+        expect_error(l, loaded, &s.err);
+    else
+        cr_assert_eq(loaded, GANTRY_OK, "%s: %s", l->config, s.err.message);
+    small_create(&s, model, options);
+    return s;
+}
+
+/* What ran before or fails later is no matter of the next session, and the plugin goes. */
+static void check_afterwards(small_session *s, const lie *l)
+{
+    gantry_run_destroy(&s->run);
+    gantry_report_destroy(&s->report);
+    cr_assert_eq(gantry_session_destroy(&s->session, &s->err), GANTRY_OK, "%s: %s", l->config,
+                 s->err.message);
+    const lie none = {l->config, WORKS, GANTRY_OK, NULL, NULL};
+    small_session other = {.runtime = s->runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
+    small_create(&other, negation(), "providers=cpu");
+    run_negation(&other, &none);
+    gantry_run_destroy(&other.run);
+    gantry_report_destroy(&other.report);
+    gantry_session_destroy(&other.session, NULL);
+    if (l->outcome != NOT_LOADED)
+        cr_assert_eq(gantry_runtime_unload_provider(s->runtime, "hostile", &s->err), GANTRY_OK, "%s: %s",
+                     l->config, s->err.message);
+    cr_assert_eq(gantry_runtime_destroy(&s->runtime, NULL), GANTRY_OK);
+}
+
+static void check_lie(const lie *l)
+{
+    small_session s = open_on(l, negation());
+    if (l->outcome == NOT_CREATED)
+        expect_error(l, s.status, &s.err);
+    else
+        cr_assert_eq(s.status, GANTRY_OK, "%s: %s", l->config, s.err.message);
+    if (s.status == GANTRY_OK && l->outcome != NOT_LOADED)
+        run_negation(&s, l);
+    check_afterwards(&s, l);
+}
+
+static void check_lies(const lie *lies, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        check_lie(&lies[k]);
+}
+
+#define CHECK(list) check_lies(list, sizeof list / sizeof *list)
+
+Test(hostile_plugin, what_it_brings)
+{
+    static const lie LIES[] = {
+        {"", WORKS, 0, NULL, NULL},
+        {"device ", WORKS, 0, NULL, NULL},
+        {"open_fails", NOT_LOADED, GANTRY_PROVIDER, "gantry_plugin_open failed and does not say why", NULL},
+        {"open_endless", NOT_LOADED, GANTRY_PROVIDER, "xxxxxxxx", NULL},
+        {"domains_many", NOT_LOADED, GANTRY_PROVIDER, "counts 4294967295 domains", NULL},
+        {"providers_many", NOT_LOADED, GANTRY_PROVIDER, "4294967295 providers", NULL},
+        {"operators_many", NOT_LOADED, GANTRY_PROVIDER, "4294967295 operators", NULL},
+        {"providers_null", NOT_LOADED, GANTRY_PROVIDER, "a list is NULL", NULL},
+        {"provider_null", NOT_LOADED, GANTRY_PROVIDER, "provider 0 of the plugin: the table is NULL", NULL},
+        {"device cost_nan", NOT_LOADED, GANTRY_PROVIDER, "describe gives nan as a cost", NULL},
+        {"device cost_negative", NOT_LOADED, GANTRY_PROVIDER, "describe gives -1 as a cost", NULL},
+        {"device alignment_3", NOT_LOADED, GANTRY_PROVIDER, "alignment is 3", NULL},
+        {"device endless_domain", NOT_LOADED, GANTRY_PROVIDER, "which nobody brings", NULL},
+        {"endless_name", WORKS, 0, NULL, NULL},
+        {"endless_info", WORKS, 0, NULL, NULL},
+        {"class_77", WORKS, 0, NULL, NULL},
+        {"precision_99", WORKS, 0, NULL, NULL},
+        {"device many_queues", WORKS, 0, NULL, NULL},
+        {"options_size_8", WORKS, 0, NULL, NULL},
+        {"options_null", WORKS, 0, NULL, NULL},
+        {"options_origin", WORKS, 0, "\"unknown\"", NULL},
+        {"memory_all", WORKS, 0, NULL, NULL},
+        {"classes_many", WORKS, 0, "xxxxxxxx", NULL},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, verdicts)
+{
+    static const lie LIES[] = {
+        {"estimate_nan", WORKS, 0, NULL, NULL},
+        {"estimate_negative", WORKS, 0, NULL, NULL},
+        {"estimate_infinite", WORKS, 0, NULL, NULL},
+        {"executes_in_77", WORKS, 0, NULL, NULL},
+        {"executes_in_77", WORKS, 0, NULL, "precision=model"},
+        {"refuses_all", ON_HOST, 0, "no_kernel", NULL},
+        {"refusal_endless", ON_HOST, 0, "no_kernel", NULL},
+        {"judge_status", ON_HOST, 0, "its judge returned status 12345", NULL},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, programs)
+{
+    static const lie LIES[] = {
+        {"compile_null", ON_HOST, 0, "compile returned OK, and nothing of what it makes", NULL},
+        {"compile_fails", ON_HOST, 0, "compile failed (provider) and does not say why", NULL},
+        {"compile_endless", ON_HOST, 0, "xxxxxxxx", NULL},
+        {"compile_cancelled", ON_HOST, 0, "compile failed (cancelled)", NULL},
+        {"formats_fails", ON_HOST, 0, "formats failed (provider)", NULL},
+        {"format_alone", ON_HOST, 0, "formats requires a layout, and the provider has no convert", NULL},
+        {"format_dtype", ON_HOST, 0, "formats requires a type that is none", NULL},
+        {"format_half", ON_HOST, 0, "formats requires the default layout in another type", NULL},
+        {"format_huge", RUN_FAILS, GANTRY_PROVIDER, "format_bytes gives 18446744073709551615 bytes", NULL},
+        {"kernel_index", WORKS, 0, NULL, "timing=events"},
+        {"kernel_bytes", WORKS, 0, NULL, "timing=events"},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, shapes)
+{
+    static const lie LIES[] = {
+        {"reshape_null", RUN_FAILS, GANTRY_PROVIDER, "reshape returned OK, and nothing of what it makes",
+         NULL},
+        {"reshape_fails", RUN_FAILS, GANTRY_DATA, "reshape failed (data) and does not say why", NULL},
+        {"reshape_endless", RUN_FAILS, GANTRY_PROVIDER, "xxxxxxxx", NULL},
+        {"refuses_shape", ON_HOST, 0, "shape_limit", NULL},
+        {"refuses_many", ON_HOST, 0, "shape_limit", NULL},
+        {"refuses_endless", ON_HOST, 0, "no_kernel", NULL},
+        {"refuses_nobody", RUN_FAILS, GANTRY_UNSUPPORTED, "reshape failed (unsupported)", NULL},
+        {"refuses_stranger", RUN_FAILS, GANTRY_PROVIDER, "reshape refuses 1 nodes, none of which", NULL},
+        {"workspace_all", RUN_FAILS, GANTRY_PROVIDER, "reshape asks for a workspace of 1844674407", NULL},
+        {"workspace_half", RUN_FAILS, GANTRY_PROVIDER, "reshape asks for a workspace of 922337203", NULL},
+        {"workspace_large", RUN_FAILS, GANTRY_RESOURCE, "the workspace of provider hostile", NULL},
+        {"view_of_99", RUN_FAILS, GANTRY_PROVIDER, "reshape says that output y is a view of its input 99",
+         NULL},
+        {"view_of_minus_9", WORKS, 0, NULL, NULL},
+        {"view_far", RUN_FAILS, GANTRY_PROVIDER, "is a view of its input 0", NULL},
+        {"view_behind", RUN_FAILS, GANTRY_PROVIDER, "is a view of its input 0", NULL},
+        {"view_odd", RUN_FAILS, GANTRY_PROVIDER, "from byte 1 on", NULL},
+        {"overwrites_99", WORKS, 0, NULL, NULL},
+        {"endless_sizes", WORKS, 0, NULL, NULL},
+        {"context_null", RUN_FAILS, GANTRY_PROVIDER, "context_create returned OK, and nothing", NULL},
+        {"context_fails", RUN_FAILS, GANTRY_RESOURCE, "context_create failed (resource)", NULL},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, runs)
+{
+    static const lie LIES[] = {
+        {"run_fails", RUN_FAILS, GANTRY_PROVIDER, "run failed (provider) and does not say why", NULL},
+        {"device run_fails", RUN_FAILS, GANTRY_PROVIDER, "run failed (provider)", "timing=events"},
+        {"run_status", RUN_FAILS, GANTRY_PROVIDER, "run returned 4711, which is no status", NULL},
+        {"run_negative", RUN_FAILS, GANTRY_PROVIDER, "run returned -1, which is no status", NULL},
+        {"run_endless", RUN_FAILS, GANTRY_DATA, "xxxxxxxx", NULL},
+        {"run_cancels", RUN_FAILS, GANTRY_PROVIDER, "run ended as if it had been stopped (cancelled)", NULL},
+        {"run_late", RUN_FAILS, GANTRY_PROVIDER, "run ended as if it had been stopped (deadline", NULL},
+        {"timing_many", WORKS, 0, NULL, "timing=events"},
+        {"timing_index", WORKS, 0, NULL, "timing=fenced"},
+        {"device timing_many", WORKS, 0, NULL, "timing=events"},
+        {"device elapsed_nan", WORKS, 0, "not measured", "timing=events"},
+        {"device elapsed_negative", WORKS, 0, "not measured", "timing=events"},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, its_domain)
+{
+    static const lie LIES[] = {
+        {"device alloc_null", RUN_FAILS, GANTRY_PROVIDER, "domain hostile: alloc returned OK, and nothing",
+         NULL},
+        {"device alloc_fails", RUN_FAILS, GANTRY_RESOURCE, "domain hostile: alloc failed (resource)", NULL},
+        {"device pinned_null", WORKS, 0, NULL, NULL},
+        {"device queue_null", NOT_CREATED, GANTRY_PROVIDER, "domain hostile: queue_open returned OK", NULL},
+        {"device queue_fails", NOT_CREATED, GANTRY_PROVIDER, "queue_open returned -3, which is no status",
+         NULL},
+        {"device sync_fails", RUN_FAILS, GANTRY_PROVIDER, "domain hostile: queue_sync failed (provider)",
+         NULL},
+        {"device copy_fails", RUN_FAILS, GANTRY_PROVIDER, "copy returned 99, which is no status", NULL},
+        {"device event_null", RUN_FAILS, GANTRY_PROVIDER, "event_create returned OK", "timing=events"},
+        {"device event_fails", RUN_FAILS, GANTRY_PROVIDER, "event_create failed (provider)", "timing=events"},
+    };
+    CHECK(LIES);
+}
+
+Test(hostile_plugin, memory_of_the_caller_in_its_domain)
+{
+    gantry_buffer buffer;
+    const lie null = {"device alloc_null", WORKS, GANTRY_PROVIDER, "alloc returned OK, and nothing", NULL};
+    small_session s = open_on(&null, negation());
+    gantry_status status = gantry_memory_alloc(s.runtime, "hostile", 64, &buffer, &s.err);
+    cr_assert_null(buffer.handle);
+    expect_error(&null, status, &s.err);
+    small_close(&s);
+    const lie sync = {"device sync_fails", WORKS, GANTRY_PROVIDER, "queue_sync failed", NULL};
+    float x[4] = {0};
+    s = open_on(&sync, negation());
+    cr_assert_eq(gantry_memory_alloc(s.runtime, "hostile", sizeof x, &buffer, &s.err), GANTRY_OK);
+    status =
+        gantry_memory_copy(s.runtime, "hostile", buffer, "host", (gantry_buffer){x, 0}, sizeof x, &s.err);
+    expect_error(&sync, status, &s.err);
+    gantry_memory_free(s.runtime, "hostile", &buffer);
+    small_close(&s);
+}
+
+/* Sizes that come with the data: at most what reshape was told. */
+static void check_size(const char *config, const char *words)
+{
+    float x[6] = {0, 1, 0, 2, 3, 0};
+    wire g = small_graph("nonzero");
+    wire_message(&g, GRAPH_NODE, onnx_node("NonZero", "nonzero1", "x", "y"));
+    small_input(&g, "x", SMALL_F32, 1, -1, 0);
+    small_output(&g, "y", SMALL_I64, 2, 1, -1);
+    const lie l = {config, words ? RUN_FAILS : WORKS, GANTRY_PROVIDER, words, NULL};
+    small_session s = open_on(&l, small_model(g));
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    for (int round = 0; round < 2; round++) {
+        small_bind(&s, 0, GANTRY_FLOAT32, 1, 6, 0, x);
+        gantry_status status = gantry_run_execute(s.run, &s.err);
+        if (words) {
+            expect_error(&l, status, &s.err);
+            continue;
+        }
+        cr_assert_eq(status, GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        cr_assert_eq(y.dims[1], 3);
+        cr_assert_eq(((const int64_t *)y.buffer.handle)[1], 3);
+    }
+    check_afterwards(&s, &l);
+}
+
+Test(hostile_plugin, sizes_that_come_with_the_data)
+{
+    static const char *const WHERE[] = {"", "device "};
+    static const char *const LIES[][2] = {
+        {"", NULL},
+        {"size_untold", "run left axis 0 of y out of true_dims"},
+        {"size_negative", "run says that axis 1 of y is -1; 0 to 6 are possible"},
+        {"size_above", "run says that axis 1 of y is 7"},
+        {"size_huge", "run says that axis 1 of y is 9223372036854775807"},
+        {"size_other_axis", "run says that axis 0 of y is 2; 0 to 1 are possible"},
+    };
+    for (size_t w = 0; w < sizeof WHERE / sizeof *WHERE; w++)
+        for (size_t k = 0; k < sizeof LIES / sizeof *LIES; k++) {
+            char config[64];
+            snprintf(config, sizeof config, "%s%s", WHERE[w], LIES[k][0]);
+            check_size(config, LIES[k][1]);
+        }
+}
