@@ -24,6 +24,7 @@
 
 #include "types.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,20 @@ extern "C" {
  * header. For entries below a line "appended" and for optional ones; type is the table's struct. */
 #define GANTRY_HAS(type, table, entry)                                                                       \
     ((table)->struct_bytes >= offsetof(type, entry) + sizeof((table)->entry) && (table)->entry)
+
+/* Writes status and words, cut to fit, to *err (NULL: nobody wants them) and returns status, for `return`. */
+GANTRY_PRINTF(3, 4)
+static inline gantry_status gantry_fail(gantry_error *err, gantry_status status, const char *format, ...)
+{
+    va_list args;
+    if (!err || err->struct_bytes < sizeof *err)
+        return status;
+    err->code = status;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return status;
+}
 
 /* ---- manifest -------------------------------------------------------------------------------- */
 
@@ -215,6 +230,15 @@ static inline const gantry_value_view *gantry_node_output(const gantry_graph_vie
                                                                       : NULL;
 }
 
+/* Elements at typical_dims; 1 when not even the rank is known. */
+static inline double gantry_value_elements(const gantry_value_view *value)
+{
+    double count = 1;
+    for (int32_t d = 0; d < value->rank; d++)
+        count *= (double)value->typical_dims[d];
+    return count;
+}
+
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
 /* Why a unit was refused. Numbers are NAN where there are none. remedy is a short stable id ("pad_k",
@@ -244,9 +268,11 @@ typedef struct gantry_verdict {
     const void *session_options; /* set by the host: for host->option while judge runs; NULL: none */
 } gantry_verdict;
 
-/* Turns *verdict into a refusal. Texts are cut to fit; NULL is "". */
-static inline void gantry_refuse(gantry_verdict *verdict, gantry_refusal_code code, const char *operand,
-                                 const char *actual, const char *required, const char *remedy)
+/* Turns *verdict into a refusal without numbers, which may be set after it. Texts are cut to fit; NULL is "".
+ * Returns what judge then does. */
+static inline gantry_status gantry_refuse(gantry_verdict *verdict, gantry_refusal_code code,
+                                          const char *operand, const char *actual, const char *required,
+                                          const char *remedy)
 {
     gantry_refusal *r = &verdict->refusal;
     verdict->supported = 0;
@@ -255,6 +281,8 @@ static inline void gantry_refuse(gantry_verdict *verdict, gantry_refusal_code co
     snprintf(r->actual, sizeof r->actual, "%s", actual ? actual : "");
     snprintf(r->required, sizeof r->required, "%s", required ? required : "");
     snprintf(r->remedy, sizeof r->remedy, "%s", remedy ? remedy : "");
+    r->actual_number = r->limit_number = __builtin_nan("");
+    return GANTRY_OK;
 }
 
 /* ---- formats --------------------------------------------------------------------------------- */
@@ -293,6 +321,28 @@ typedef struct gantry_kernel_record {
     gantry_dtype precision_in, precision_out, accumulate;
     double bytes, flops;
 } gantry_kernel_record;
+
+/* A record of one kernel that computes one node of graph, with the node's index, in the type of its first
+ * output. What is known beyond that may be set in it. */
+static inline gantry_kernel_record gantry_kernel_of_node(const gantry_graph_view *graph, uint32_t node_index,
+                                                         const char *name, const char *isa)
+{
+    const gantry_node_view *node = graph->nodes[node_index];
+    const gantry_value_view *y = gantry_node_output(graph, node, 0);
+    gantry_kernel_record record;
+    memset(&record, 0, sizeof record);
+    record.struct_bytes = sizeof record;
+    record.index = node_index;
+    record.op = node->op;
+    record.name = name;
+    record.isa = isa;
+    record.layout = "dense";
+    record.node_count = 1;
+    record.node_ids = &node->id;
+    record.precision_in = record.precision_out = record.accumulate = y ? y->dtype : GANTRY_UNDEFINED;
+    record.bytes = record.flops = -1;
+    return record;
+}
 
 /* A fusion inside a provider: applied, or not because of a guard. */
 typedef struct gantry_fusion_record {
@@ -541,6 +591,14 @@ typedef struct gantry_shape {
     const int64_t *dims;
 } gantry_shape;
 
+static inline int64_t gantry_shape_elements(const gantry_shape *shape)
+{
+    int64_t count = 1;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        count *= shape->dims[d];
+    return count;
+}
+
 /* All of it is valid during the call only. */
 typedef struct gantry_reshape_args {
     size_t struct_bytes;
@@ -603,6 +661,62 @@ typedef struct gantry_run_args {
 static inline int gantry_stop_asked(const volatile int *stop)
 {
     return stop && __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
+
+/* Where a value of a partition lies during a run: in buffer input or output of the run, or, when both are
+ * GANTRY_NO_ID, in the workspace. A provider's own notes: it does not cross the boundary. */
+typedef struct gantry_place {
+    uint32_t input, output;
+    size_t offset_bytes; /* in the workspace */
+    size_t bytes;
+} gantry_place;
+
+/* The place of a value of that size. An inner one is put behind the *inout_workspace_bytes that others have:
+ * gantry_host.plan_memory would let those share bytes that do not live at the same time. */
+static inline gantry_place gantry_place_value(const gantry_graph_view *graph, uint32_t value, size_t bytes,
+                                              size_t *inout_workspace_bytes)
+{
+    gantry_place place = {GANTRY_NO_ID, GANTRY_NO_ID, 0, bytes};
+    for (uint32_t k = 0; k < graph->input_count; k++)
+        if (graph->inputs[k] == value)
+            place.input = k;
+    for (uint32_t k = 0; k < graph->output_count; k++)
+        if (graph->outputs[k] == value)
+            place.output = k;
+    if (place.input == GANTRY_NO_ID && place.output == GANTRY_NO_ID) {
+        place.offset_bytes = *inout_workspace_bytes;
+        *inout_workspace_bytes += (bytes + 63) / 64 * 64;
+    }
+    return place;
+}
+
+static inline gantry_buffer gantry_place_buffer(const gantry_place *place, const gantry_run_args *args)
+{
+    gantry_buffer buffer = args->workspace;
+    if (place->output != GANTRY_NO_ID)
+        return args->outputs[place->output];
+    if (place->input != GANTRY_NO_ID)
+        return args->inputs[place->input];
+    buffer.offset_bytes += place->offset_bytes;
+    return buffer;
+}
+
+/* In host memory: the address. */
+static inline void *gantry_place_address(const gantry_place *place, const gantry_run_args *args)
+{
+    gantry_buffer buffer = gantry_place_buffer(place, args);
+    return (char *)buffer.handle + buffer.offset_bytes;
+}
+
+/* One event more, while the host has room for it; *inout_count of them are written. */
+static inline void gantry_timing_add(const gantry_run_args *args, uint32_t *inout_count,
+                                     uint32_t kernel_index, uint64_t begin_ns, uint64_t end_ns)
+{
+    gantry_timing_event event = {kernel_index, begin_ns, end_ns - begin_ns};
+    if (args->timing && *inout_count < args->timing_capacity)
+        args->timing[(*inout_count)++] = event;
+    if (args->out_timing_count)
+        *args->out_timing_count = *inout_count;
 }
 
 typedef struct gantry_provider {
@@ -671,6 +785,27 @@ typedef struct gantry_provider {
     gantry_status (*blob_load)(void *self, const gantry_compile_args *args, const void *data, size_t bytes,
                                gantry_program **out_program, gantry_error *err);
 } gantry_provider;
+
+/* Entries of a provider that keeps nothing in these objects. Its program is the graph view of compile, cast.
+ */
+static inline void gantry_program_keep(void *self, gantry_program *program)
+{
+    (void)self, (void)program;
+}
+
+/* Its runs need no scratch: the context is the shaped program, cast. */
+static inline gantry_status gantry_context_of_shaped(void *self, gantry_shaped *shaped,
+                                                     gantry_context **out_context, gantry_error *err)
+{
+    (void)self, (void)err;
+    *out_context = (gantry_context *)shaped;
+    return GANTRY_OK;
+}
+
+static inline void gantry_context_keep(void *self, gantry_context *context)
+{
+    (void)self, (void)context;
+}
 
 /* ---- operators of a plugin's own ------------------------------------------------------------- */
 
@@ -766,6 +901,15 @@ typedef struct gantry_plugin {
     const gantry_operator *const *operators; /* NULL: none */
 } gantry_plugin;
 
+/* *out_plugin = *plugin, as far as the host's struct goes; GANTRY_OK, for `return`. */
+static inline gantry_status gantry_plugin_fill(gantry_plugin *out_plugin, const gantry_plugin *plugin)
+{
+    size_t bytes = out_plugin->struct_bytes < sizeof *plugin ? out_plugin->struct_bytes : sizeof *plugin;
+    memcpy(out_plugin, plugin, bytes);
+    out_plugin->struct_bytes = bytes;
+    return GANTRY_OK;
+}
+
 /* The only exported symbol of a plugin. abi is the highest level of the host. On failure nothing stays
  * behind. May be called again, with another config, for a second instance. */
 typedef gantry_status (*gantry_plugin_open_fn)(const gantry_host *host, uint32_t abi,
@@ -777,6 +921,9 @@ typedef gantry_status (*gantry_plugin_open_fn)(const gantry_host *host, uint32_t
 #else
 #define GANTRY_PLUGIN_EXPORT
 #endif
+
+GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
+                                                      gantry_plugin *out_plugin, gantry_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,14 @@
 /* The example provider, broken in one way that the config text names: what `gantry plugin check` has to find.
  */
-#define gantry_plugin_open example_open
-#include "examples/plugin/example.c"
-#undef gantry_plugin_open
+#include <gantry/provider.h>
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+/* The entry of examples/plugin/example.c, which is linked in under this name. */
+gantry_status example_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
+                           gantry_error *err);
 
 /* One instance: the example's plugin, and a table in which some entries are ours. */
 typedef struct broken {
@@ -18,6 +20,16 @@ typedef struct broken {
     const gantry_provider *list[1];
     int calls;
 } broken;
+
+struct gantry_shaped {
+    gantry_shaped *own; /* the example's */
+    int64_t count;      /* elements of x and of y */
+};
+
+struct gantry_context {
+    gantry_context *own;
+    const gantry_shaped *shaped;
+};
 
 static int is(const void *self, const char *how)
 {
@@ -56,6 +68,11 @@ static gantry_status broken_judge(void *self, const gantry_graph_view *graph, co
     return status;
 }
 
+static gantry_status out_of_memory(gantry_error *err)
+{
+    return gantry_fail(err, GANTRY_RESOURCE, "broken: out of memory");
+}
+
 static gantry_status broken_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
                                     gantry_error *err)
 {
@@ -67,7 +84,7 @@ static gantry_status broken_compile(void *self, const gantry_compile_args *args,
                                    .node_count = 1,
                                    .node_ids = &stranger};
     if (is(self, "compile_fails"))
-        return fail(err, GANTRY_PROVIDER, "not today");
+        return gantry_fail(err, GANTRY_PROVIDER, "not today");
     if (is(self, "record_stranger"))
         b->host->record_kernel(args->recorder, &record);
     if (is(self, "compile_ignores_memory")) {
@@ -75,15 +92,20 @@ static gantry_status broken_compile(void *self, const gantry_compile_args *args,
         scratch[0] = 1;
         b->host->free(b->host, scratch);
     }
-    if (is(self, "compile_leaks") || is(self, "block_overrun")) {
+    if (is(self, "block_overrun")) {
         char *scratch = b->host->alloc(b->host, 100, 16);
         if (!scratch)
-            return fail(err, GANTRY_RESOURCE, "out of memory");
+            return out_of_memory(err);
         scratch[100] = 1;
-        gantry_status status = b->own->compile(b->own->self, args, out_program, err);
-        if (status == GANTRY_OK || is(self, "block_overrun"))
-            b->host->free(b->host, scratch);
-        return status;
+        b->host->free(b->host, scratch);
+    }
+    if (is(self, "compile_leaks")) {
+        void *first = b->host->alloc(b->host, 100, 16);
+        void *second = first ? b->host->alloc(b->host, 100, 16) : NULL;
+        if (!second)
+            return out_of_memory(err);
+        b->host->free(b->host, second);
+        b->host->free(b->host, first);
     }
     return b->own->compile(b->own->self, args, out_program, err);
 }
@@ -94,8 +116,47 @@ static gantry_status broken_reshape(void *self, gantry_program *program, const g
 {
     broken *b = self;
     if (is(self, "reshape_refuses") && args->shapes[0].dims[0] == 17)
-        return fail(err, GANTRY_UNSUPPORTED, "17 is no number");
-    return b->own->reshape(b->own->self, program, args, out_shaped, out_info, err);
+        return gantry_fail(err, GANTRY_UNSUPPORTED, "17 is no number");
+    gantry_shaped *shaped = b->host->alloc(b->host, sizeof *shaped, 16);
+    if (!shaped)
+        return out_of_memory(err);
+    shaped->count = gantry_shape_elements(&args->shapes[0]);
+    gantry_status status = b->own->reshape(b->own->self, program, args, &shaped->own, out_info, err);
+    if (status == GANTRY_OK)
+        *out_shaped = shaped;
+    else
+        b->host->free(b->host, shaped);
+    return status;
+}
+
+static void broken_shaped_destroy(void *self, gantry_shaped *shaped)
+{
+    broken *b = self;
+    b->own->shaped_destroy(b->own->self, shaped->own);
+    b->host->free(b->host, shaped);
+}
+
+static gantry_status broken_context_create(void *self, gantry_shaped *shaped, gantry_context **out_context,
+                                           gantry_error *err)
+{
+    broken *b = self;
+    gantry_context *context = b->host->alloc(b->host, sizeof *context, 16);
+    if (!context)
+        return out_of_memory(err);
+    context->shaped = shaped;
+    gantry_status status = b->own->context_create(b->own->self, shaped->own, &context->own, err);
+    if (status == GANTRY_OK)
+        *out_context = context;
+    else
+        b->host->free(b->host, context);
+    return status;
+}
+
+static void broken_context_destroy(void *self, gantry_context *context)
+{
+    broken *b = self;
+    b->own->context_destroy(b->own->self, context->own);
+    b->host->free(b->host, context);
 }
 
 static float *scratch_of_all;
@@ -109,11 +170,10 @@ static gantry_status broken_run(void *self, gantry_context *context, const gantr
         *nowhere = 1;
     if (is(self, "run_exits"))
         _exit(3);
-    gantry_status status = b->own->run(b->own->self, context, args, err);
-    const gantry_shaped *shaped = context->shaped;
+    gantry_status status = b->own->run(b->own->self, context->own, args, err);
     float *y = (float *)(void *)((char *)args->outputs[0].handle + args->outputs[0].offset_bytes);
     float *x = (float *)(void *)((char *)args->inputs[0].handle + args->inputs[0].offset_bytes);
-    int64_t count = shaped->places[0].count;
+    int64_t count = context->shaped->count;
     if (is(self, "run_wrong") && count > 3)
         y[3] += 0.5f;
     if (is(self, "run_overruns"))
@@ -141,30 +201,10 @@ static void broken_close(void *self)
         b->host->free(b->host, b);
 }
 
-/* Entries that hand on to the example with its own self. */
-static void pass_program(void *self, gantry_program *program)
+static void broken_program_destroy(void *self, gantry_program *program)
 {
     const gantry_provider *own = ((broken *)self)->own;
     own->program_destroy(own->self, program);
-}
-
-static void pass_shaped(void *self, gantry_shaped *shaped)
-{
-    const gantry_provider *own = ((broken *)self)->own;
-    own->shaped_destroy(own->self, shaped);
-}
-
-static gantry_status pass_context(void *self, gantry_shaped *shaped, gantry_context **out_context,
-                                  gantry_error *err)
-{
-    const gantry_provider *own = ((broken *)self)->own;
-    return own->context_create(own->self, shaped, out_context, err);
-}
-
-static void pass_context_end(void *self, gantry_context *context)
-{
-    const gantry_provider *own = ((broken *)self)->own;
-    own->context_destroy(own->self, context);
 }
 
 static void spoil_open(const gantry_host *host, const char *how, gantry_plugin *out_plugin)
@@ -181,17 +221,14 @@ static void spoil_open(const gantry_host *host, const char *how, gantry_plugin *
         memset(out_plugin + 0, 0, sizeof *out_plugin);
 }
 
-GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
-                                                      gantry_plugin *out_plugin, gantry_error *err);
-
-GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi,
-                                                      gantry_plugin *out_plugin, gantry_error *err)
+gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi, gantry_plugin *out_plugin,
+                                 gantry_error *err)
 {
     const char *how = host->config;
     spoil_open(host, how, out_plugin);
     broken *b = host->alloc(host, sizeof *b, 16);
     if (!b)
-        return fail(err, GANTRY_RESOURCE, "out of memory");
+        return out_of_memory(err);
     *b = (broken){.inner = {.struct_bytes = sizeof b->inner}, .host = host, .how = how};
     gantry_status status =
         example_open(host, abi == 0 && strcmp(how, "takes_abi_0") == 0 ? 1 : abi, &b->inner, err);
@@ -208,18 +245,16 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
     b->table.describe = broken_describe;
     b->table.judge = broken_judge;
     b->table.compile = broken_compile;
-    b->table.program_destroy = pass_program;
+    b->table.program_destroy = broken_program_destroy;
     b->table.reshape = broken_reshape;
-    b->table.shaped_destroy = pass_shaped;
-    b->table.context_create = pass_context;
-    b->table.context_destroy = pass_context_end;
+    b->table.shaped_destroy = broken_shaped_destroy;
+    b->table.context_create = broken_context_create;
+    b->table.context_destroy = broken_context_destroy;
     b->table.run = broken_run;
     b->list[0] = &b->table;
     gantry_plugin plugin = b->inner;
     plugin.self = b;
     plugin.providers = b->list;
     plugin.close = broken_close;
-    plugin.struct_bytes = out_plugin->struct_bytes < sizeof plugin ? out_plugin->struct_bytes : sizeof plugin;
-    memcpy(out_plugin, &plugin, plugin.struct_bytes);
-    return GANTRY_OK;
+    return gantry_plugin_fill(out_plugin, &plugin);
 }

@@ -1,6 +1,4 @@
 /* The example provider with a constructor, a destructor, and all its symbols exported. */
-#include "examples/plugin/example.c"
-
 int gantry_talkative_count;
 
 __attribute__((constructor)) static void begin(void)
