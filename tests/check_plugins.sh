@@ -28,6 +28,7 @@ quirk() { fails "$2" "$3" "$fake" '{"devices":[{"name":"fake","ops":{"Add":["flo
 
 passes "$build/examples/libgantry_example.so"
 passes "$fake"
+passes "$fake" '{"devices":[{"name":"a","peers":true},{"name":"b","peers":true}]}' open,domain
 passes "$build/tests/libgantry_own_operators.so"
 # Each of its kernels takes PoCL's compiler half a second; test_opencl has all operators.
 [ ! -e "$build/libgantry_opencl.so" ] || passes "$build/libgantry_opencl.so" "" open,cycles,domain,judge,programs,faults,versions
@@ -46,6 +47,11 @@ quirk domain_size_zero tables 'struct_bytes is 0'
 quirk domain_copy_null tables 'copy is NULL'
 quirk domain_events_partly tables 'event_wait is NULL'
 quirk provider_info_size_zero describe 'struct_bytes of 0'
+two() { fails "(a )?$2" "$3" "$fake" '{"devices":[{"name":"a","peers":true,"quirk":"'"$1"'"},{"name":"b","peers":true}]}'; }
+two peer_of_all 'domain: peers' 'domain kit:0'
+two peer_copies_less 'domain: peers' 'copy_from_peer: byte'
+two probe_nothing 'domain: probe' 'no measured costs'
+two probe_too_much 'domain: probe' 'changes what is no cost'
 fails 'Add f\[n,3,4\] f\[n,3,4\]' 'element 0 of 36 is' "$fake" '{"devices":[{"name":"fake","ops":{"Add":["float32"]},"faults":[{"op":"Add","kind":"offset"}]}]}'
 
 # The example, broken in one way each.

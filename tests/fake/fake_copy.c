@@ -247,7 +247,9 @@ static gantry_status measure(const probe *p, gantry_copy_kind kind, double *out_
     gantry_status status = time_copy(p, kind, 64, out_ns);
     if (status == GANTRY_OK)
         status = time_copy(p, kind, PROBE_BYTES, &all);
-    *out_bytes_per_ns = all > *out_ns ? (double)(PROBE_BYTES - 64) / (all - *out_ns) : 0;
+    /* On a busy machine the small copies may have taken longer than the large ones. */
+    *out_bytes_per_ns = all > *out_ns ? (double)(PROBE_BYTES - 64) / (all - *out_ns)
+                                      : (double)PROBE_BYTES / (all > 1 ? all : 1);
     return status;
 }
 

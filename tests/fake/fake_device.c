@@ -131,6 +131,30 @@ static gantry_status open_provider(fake_plugin *plugin, const fake_config *confi
     return find_or_open_domain(plugin, config, &provider->domain, err);
 }
 
+/* Entries that break a rule: what `gantry plugin check` has to find. */
+static int peer_of_all(void *self, const char *other_name, const gantry_domain *other)
+{
+    return 1;
+}
+
+static gantry_status copy_too_little(void *self, gantry_queue *queue, const gantry_domain *other,
+                                     gantry_buffer target, gantry_buffer source, size_t bytes,
+                                     gantry_error *err)
+{
+    return fake_copy_from_peer(self, queue, other, target, source, bytes ? bytes - 1 : 0, err);
+}
+
+static gantry_status measure_nothing(void *self, gantry_domain_info *inout_info, gantry_error *err)
+{
+    return GANTRY_OK;
+}
+
+static gantry_status measure_too_much(void *self, gantry_domain_info *inout_info, gantry_error *err)
+{
+    inout_info->queue_count = 2;
+    return fake_domain_probe(self, inout_info, err);
+}
+
 /* Spoils the tables as a test of the loader asks: sizes, levels, missing entries. */
 static gantry_status apply_quirk(fake_plugin *plugin, const char *quirk, gantry_plugin *out_plugin,
                                  gantry_error *err)
@@ -161,6 +185,14 @@ static gantry_status apply_quirk(fake_plugin *plugin, const char *quirk, gantry_
         domain->copy = NULL;
     else if (strcmp(quirk, "domain_events_partly") == 0)
         domain->event_wait = NULL;
+    else if (strcmp(quirk, "peer_of_all") == 0)
+        domain->peer = peer_of_all;
+    else if (strcmp(quirk, "peer_copies_less") == 0)
+        domain->copy_from_peer = copy_too_little;
+    else if (strcmp(quirk, "probe_nothing") == 0)
+        domain->probe = measure_nothing;
+    else if (strcmp(quirk, "probe_too_much") == 0)
+        domain->probe = measure_too_much;
     else
         return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_PLUGIN,
                          "fake device: there is no quirk \"%s\"", quirk);

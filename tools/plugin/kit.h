@@ -311,6 +311,12 @@ const char *kit_subject_unavailable(const kit_subject *subject, uint32_t provide
 /* The provider's domain is another plugin's: its programs cannot be driven here. */
 bool kit_subject_is_foreign(const kit_subject *subject);
 
+/* Zeroed memory whose end is the end of what may be touched; stays until the process ends. NULL: there is
+ * none. */
+void *kit_at_the_edge(size_t bytes);
+/* gantry_domain_info as release 1.0 had it. */
+#define KIT_DOMAIN_INFO_1_0 offsetof(gantry_domain_info, queue_count)
+
 /* Memory in the provider's domain. A queue of NULL is for host memory. */
 gantry_status kit_memory_alloc(kit_subject *subject, size_t bytes, void **out_handle, gantry_error *err);
 void kit_memory_free(kit_subject *subject, void *handle);

@@ -1,6 +1,7 @@
-/* Rules about a domain: memory, copies in order, queues, events, threads. */
+/* Rules about a domain: memory, copies in order, queues, events, threads, measured costs, peers. */
 #include "kit.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define BYTES ((size_t)100003) /* no multiple of anything */
@@ -29,16 +30,20 @@ typedef struct bench {
     gantry_error err;
 } bench;
 
-static bool bench_open(kit *k, bench *out_bench)
+static bool bench_open_in(kit *k, gantry_domain *d, bench *out_bench)
 {
     bench *t = out_bench;
-    *t = (bench){.k = k, .domain = &k->subject.domain, .err = GANTRY_ERROR_INIT};
+    *t = (bench){.k = k, .domain = d, .err = GANTRY_ERROR_INIT};
     t->out = malloc(BYTES);
     t->in = calloc(1, BYTES);
-    gantry_domain *d = t->domain;
     return t->out && t->in && good(k, d->queue_open(d->self, &t->queue, &t->err), &t->err, "queue_open") &&
            good(k, d->alloc(d->self, BYTES, GANTRY_MEMORY_DEVICE, &t->a, &t->err), &t->err, "alloc") &&
            good(k, d->alloc(d->self, BYTES, GANTRY_MEMORY_DEVICE, &t->b, &t->err), &t->err, "alloc");
+}
+
+static bool bench_open(kit *k, bench *out_bench)
+{
+    return bench_open_in(k, &k->subject.domain, out_bench);
 }
 
 static void bench_close(bench *t)
@@ -269,29 +274,168 @@ static void check_events(kit *k)
     bench_close(&t);
 }
 
+static bool is_cost(double number, bool may_be_zero)
+{
+    return number < HUGE_VAL && (number > 0 || (may_be_zero && number == 0));
+}
+
+/* What probe wrote over what describe had said. */
+static void check_measured(kit *k, const gantry_domain_info *before, const gantry_domain_info *after)
+{
+    gantry_domain_info rest = *after;
+    if (after->cost_source != 'm' || !is_cost(after->to_device_bytes_per_ns, false) ||
+        !is_cost(after->to_host_bytes_per_ns, false) || !is_cost(after->to_device_ns, true) ||
+        !is_cost(after->to_host_ns, true))
+        kit_fail(k, "probe left no measured costs: source '%c', %g and %g bytes/ns, %g and %g ns",
+                 after->cost_source, after->to_device_bytes_per_ns, after->to_host_bytes_per_ns,
+                 after->to_device_ns, after->to_host_ns);
+    rest.to_device_ns = before->to_device_ns;
+    rest.to_host_ns = before->to_host_ns;
+    rest.to_device_bytes_per_ns = before->to_device_bytes_per_ns;
+    rest.to_host_bytes_per_ns = before->to_host_bytes_per_ns;
+    rest.cost_source = before->cost_source;
+    if (memcmp(&rest, before, sizeof rest) != 0)
+        kit_fail(k, "probe changes what is no cost: it writes latencies, bandwidths and cost_source");
+}
+
+/* Twice: as the executor calls it, which wants no words, and into the shorter struct of an older host. */
 static void check_probe(kit *k)
 {
     gantry_domain *d = &k->subject.domain;
-    gantry_error err = GANTRY_ERROR_INIT;
     gantry_domain_info info = k->subject.domain_info;
+    gantry_domain_info *older = kit_at_the_edge(KIT_DOMAIN_INFO_1_0);
     if (!GANTRY_HAS(gantry_domain, d, probe)) {
         kit_skip(k, "there is none: what describe says counts");
         return;
     }
-    kit_doing(k, "probe");
+    kit_doing(k, "probe, without a place for words");
     uint64_t begin = k->host.table.now_ns(&k->host.table);
-    if (!good(k, d->probe(d->self, &info, &err), &err, "probe"))
-        return;
+    gantry_status status = d->probe(d->self, &info, NULL);
     double ms = (double)(k->host.table.now_ns(&k->host.table) - begin) / 1e6;
-    if (info.cost_source != 'm' || info.to_device_bytes_per_ns <= 0 || info.to_host_bytes_per_ns <= 0 ||
-        info.to_device_ns < 0 || info.to_host_ns < 0)
-        kit_fail(k, "probe left no measured costs: source '%c', %g and %g bytes/ns", info.cost_source,
-                 info.to_device_bytes_per_ns, info.to_host_bytes_per_ns);
-    else if (ms > 1000)
+    if (status != GANTRY_OK) {
+        kit_fail(k, "probe failed: %s; what describe says counts then", gantry_status_text(status));
+        return;
+    }
+    check_measured(k, &k->subject.domain_info, &info);
+    if (ms > 1000)
         kit_fail(k, "probe took %.0f ms; 50 are its limit", ms);
-    else
-        kit_pass(k, "%.1f ms; %.3g and %.3g GB/s", ms, info.to_device_bytes_per_ns,
-                 info.to_host_bytes_per_ns);
+    if (older) {
+        memcpy(older, &k->subject.domain_info, KIT_DOMAIN_INFO_1_0);
+        older->struct_bytes = KIT_DOMAIN_INFO_1_0;
+        kit_doing(k, "probe again, into the shorter struct of an older host");
+        if (d->probe(d->self, older, NULL) != GANTRY_OK || older->cost_source != 'm')
+            kit_fail(k, "probe fails the second time, with the struct of an older host");
+    }
+    kit_pass(k, "%.1f ms; %.3g and %.3g GB/s", ms, info.to_device_bytes_per_ns, info.to_host_bytes_per_ns);
+}
+
+/* ---- peers ----------------------------------------------------------------------------------- */
+
+static gantry_status stranger_describe(void *self, gantry_domain_info *out_info)
+{
+    (void)self;
+    snprintf(out_info->name, sizeof out_info->name, "kit:0");
+    out_info->alignment = 64;
+    return GANTRY_OK;
+}
+
+static gantry_status stranger_alloc(void *self, size_t bytes, gantry_memory_kind kind, void **out_handle,
+                                    gantry_error *err)
+{
+    (void)self, (void)kind;
+    *out_handle = NULL;
+    return gantry_fail(err, GANTRY_RESOURCE, "this domain has no memory, and %zu bytes neither", bytes);
+}
+
+/* A domain of somebody else, whose self leads to nothing that a plugin could know. */
+static void ask_about_stranger(kit *k)
+{
+    gantry_domain *d = &k->subject.domain;
+    gantry_domain stranger = {.struct_bytes = sizeof stranger,
+                              .self = kit_at_the_edge(1),
+                              .describe = stranger_describe,
+                              .alloc = stranger_alloc};
+    kit_doing(k, "peer about a domain kit:0 that another plugin brought, whose self is not this plugin's");
+    if (d->peer(d->self, "kit:0", &stranger) != 0)
+        kit_fail(k, "peer claims to copy from the domain kit:0, which it can't know: say 1 only for domains "
+                    "that are yours, for example by an entry of the table");
+}
+
+/* Between two fills of the target, all on one queue with one sync: order, places and lengths count. */
+static bool copy_from(bench *t, const gantry_domain *other, const char *name, void *source)
+{
+    gantry_domain *d = t->domain;
+    unsigned char *expected = malloc(BYTES), *sent = malloc(BYTES);
+    bool good_so_far = expected && sent;
+    if (good_so_far) {
+        gantry_buffer from = {source, 3}, to = {t->a, 7};
+        fill(t->out, BYTES, 7);
+        fill(sent, BYTES, 8);
+        memcpy(expected, t->out, BYTES);
+        memcpy(expected + 7, sent + 3, BYTES - 20);
+        kit_doing(t->k, "copy_from_peer from %s, between copies on the same queue", name);
+        good_so_far = copy(t, GANTRY_COPY_TO_DEVICE, t->a, 0, t->out, 0, BYTES) &&
+                      good(t->k, d->copy_from_peer(d->self, t->queue, other, to, from, BYTES - 20, &t->err),
+                           &t->err, "copy_from_peer") &&
+                      good(t->k, d->copy_from_peer(d->self, t->queue, other, to, from, 0, &t->err), &t->err,
+                           "copy_from_peer of 0 bytes") &&
+                      copy(t, GANTRY_COPY_TO_HOST, t->in, 0, t->a, 0, BYTES) && sync(t);
+    }
+    if (good_so_far)
+        expect(t, expected, BYTES, "copy_from_peer");
+    free(expected);
+    free(sent);
+    return good_so_far;
+}
+
+/* The peer's side: filled before, and the same afterwards. */
+static void drive_peer(kit *k, const gantry_domain *other, const char *name)
+{
+    bench t, there;
+    gantry_domain table;
+    KIT_COPY_TABLE(table, other);
+    bool here = bench_open(k, &t);
+    if (bench_open_in(k, &table, &there) && here) {
+        fill(there.out, BYTES, 8);
+        if (copy(&there, GANTRY_COPY_TO_DEVICE, there.a, 0, there.out, 0, BYTES) && sync(&there) &&
+            copy_from(&t, other, name, there.a) &&
+            copy(&there, GANTRY_COPY_TO_HOST, there.in, 0, there.a, 0, BYTES) && sync(&there))
+            expect(&there, there.out, BYTES, "copy_from_peer changed its source");
+    } else {
+        kit_fail(k, "queue or memory of %s can't be had", name);
+    }
+    bench_close(&t);
+    bench_close(&there);
+}
+
+static void check_peers(kit *k)
+{
+    gantry_domain *d = &k->subject.domain;
+    uint32_t peers = 0, others = 0;
+    if (!d->peer || !d->copy_from_peer) {
+        kit_skip(k, "there are none: bytes go from device to device through host memory");
+        return;
+    }
+    ask_about_stranger(k);
+    for (uint32_t o = 0; o < k->subject.plugin.domain_count && !kit_failed(k); o++) {
+        const gantry_domain *other = k->subject.plugin.domains[o];
+        gantry_domain_info info = {.struct_bytes = sizeof info};
+        if (other->describe(other->self, &info) != GANTRY_OK ||
+            strcmp(info.name, k->subject.domain_info.name) == 0)
+            continue;
+        kit_doing(k, "peer about the domain %s", info.name);
+        int first = d->peer(d->self, info.name, other), again = d->peer(d->self, info.name, other);
+        others++;
+        if (first != again || (first != 0 && first != 1))
+            kit_fail(k, "peer says %d about the domain %s, and then %d: it is 1 or 0, always the same", first,
+                     info.name, again);
+        else if (first == 1)
+            drive_peer(k, other, info.name);
+        peers += first == 1;
+    }
+    kit_pass(k,
+             "a strange domain is none; %u of %u other domains of the plugin are, and bytes of them arrive",
+             peers, others);
 }
 
 static void check_lost(kit *k)
@@ -346,6 +490,7 @@ void kit_group_domain(kit *k)
         {"domain: events", check_events, NULL},
         {"domain: threads", check_threads, "copies on three queues from three threads"},
         {"domain: probe", check_probe, NULL},
+        {"domain: peers", check_peers, NULL},
         {"domain: lost", check_lost, "it is not lost"}};
     if (k->subject.own_domain)
         kit_run_rules(k, RULES, sizeof RULES / sizeof *RULES);

@@ -5,13 +5,10 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* The size of what release 1.0 had. */
 #define HOST_1_0 offsetof(gantry_host, constant_read)
 #define PLUGIN_1_0 offsetof(gantry_plugin, operator_count)
-#define DOMAIN_INFO_1_0 offsetof(gantry_domain_info, queue_count)
 #define NEWER 256 /* bytes that a later release may have appended */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -119,16 +116,6 @@ static void check_tables(kit *k)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Memory whose end is the end of what may be touched. */
-static void *at_the_edge(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
-    char *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect(map + room, page, PROT_NONE) != 0)
-        return NULL;
-    return map + room - bytes;
-}
-
 static void check_opens(kit *k)
 {
     char words[2200];
@@ -216,11 +203,11 @@ static void describe_older(kit *k, const gantry_plugin *plugin)
 {
     for (uint32_t d = 0; d < plugin->domain_count; d++) {
         gantry_domain table;
-        gantry_domain_info *info = at_the_edge(DOMAIN_INFO_1_0);
+        gantry_domain_info *info = kit_at_the_edge(KIT_DOMAIN_INFO_1_0);
         KIT_COPY_TABLE(table, plugin->domains[d]);
         if (!info)
             return;
-        info->struct_bytes = DOMAIN_INFO_1_0;
+        info->struct_bytes = KIT_DOMAIN_INFO_1_0;
         kit_doing(k, "describe of domain %u into the shorter struct of an older host", d);
         if (table.describe(table.self, info) != GANTRY_OK)
             kit_fail(k, "describe of domain %u fails for an older host's struct", d);
@@ -230,8 +217,8 @@ static void describe_older(kit *k, const gantry_plugin *plugin)
 static void check_other_host(kit *k, size_t host_bytes, size_t plugin_bytes, uint32_t abi, const char *host)
 {
     gantry_error err = GANTRY_ERROR_INIT;
-    gantry_host *table = at_the_edge(host_bytes);
-    gantry_plugin *plugin = at_the_edge(plugin_bytes);
+    gantry_host *table = kit_at_the_edge(host_bytes);
+    gantry_plugin *plugin = kit_at_the_edge(plugin_bytes);
     if (!table || !plugin)
         return;
     memset(table, 0xff, host_bytes);
@@ -318,7 +305,7 @@ static void check_describe(kit *k)
     char names[512] = "";
     for (uint32_t d = 0; d < p->domain_count; d++) {
         gantry_domain table;
-        gantry_domain_info a = {.struct_bytes = sizeof a}, *b = at_the_edge(sizeof *b);
+        gantry_domain_info a = {.struct_bytes = sizeof a}, *b = kit_at_the_edge(sizeof *b);
         KIT_COPY_TABLE(table, p->domains[d]);
         *b = a;
         kit_doing(k, "describe of domain %u", d);
@@ -330,7 +317,7 @@ static void check_describe(kit *k)
     }
     for (uint32_t r = 0; r < p->provider_count; r++) {
         gantry_provider table;
-        gantry_provider_info a = {.struct_bytes = sizeof a}, *b = at_the_edge(sizeof *b);
+        gantry_provider_info a = {.struct_bytes = sizeof a}, *b = kit_at_the_edge(sizeof *b);
         KIT_COPY_TABLE(table, p->providers[r]);
         *b = a;
         kit_doing(k, "describe of provider %u", r);

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 void kit_copy_table(void *target, size_t bytes, const void *source)
 {
@@ -97,6 +99,15 @@ void kit_subject_close(kit_subject *subject)
 bool kit_subject_is_foreign(const kit_subject *subject)
 {
     return !subject->own_domain && strcmp(subject->provider_info.domain, "host") != 0;
+}
+
+void *kit_at_the_edge(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
+    char *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || mprotect(map + room, page, PROT_NONE) != 0)
+        return NULL;
+    return map + room - bytes;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
