@@ -16,6 +16,20 @@ void gt_host_constant_unmap(const gantry_host *host, gantry_constants *constants
 void *gt_host_alloc(const gantry_host *host, size_t bytes, size_t alignment);
 void gt_host_free(const gantry_host *host, void *memory);
 
+/* identity.c: which constant it is. Two are the same when their places or their contents are. */
+typedef struct gt_identity {
+    bool has_place, has_content;
+    uint64_t place[2];   /* in a file, or what was made of one there */
+    uint64_t content[2]; /* XXH3 (128 bits) of the bytes */
+} gt_identity;
+/* The place of the constant, or its content when it has none that is sure; fails as constant_map does. */
+gantry_status gt_identity_make(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
+                               gt_identity *out_identity, gantry_error *err);
+/* The bytes are read once in a constant's life. */
+gantry_status gt_identity_add_content(const gantry_host *host, gantry_constants *constants,
+                                      uint32_t constant_id, gt_identity *inout_identity, gantry_error *err);
+bool gt_identity_equal(const gt_identity *a, const gt_identity *b);
+
 /* packed.c */
 gantry_status gt_host_packed_get(const gantry_host *host, gantry_constants *constants, uint32_t constant_id,
                                  uint64_t form, gantry_packed *out_packed);

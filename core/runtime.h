@@ -107,7 +107,7 @@ struct gt_packed_entry;
 typedef struct gt_packed_store {
     pthread_mutex_t lock;
     uint32_t count, bucket_count; /* bucket_count: a power of two, or 0 */
-    struct gt_packed_entry **by_key, **by_data;
+    struct gt_packed_entry **by_form, **by_data;
 } gt_packed_store;
 
 /* Thread-safe where not said otherwise: entries are only added or taken over, under lock, and never move.
