@@ -1,5 +1,5 @@
-/* What tells constants of several sessions apart: the file they lie in and where, without reading them; what a
- * rewrite made of such a one, by the rewrite's numbers; any other by its bytes.
+/* What tells constants of several sessions apart: the file they lie in and where, without reading them; what
+ * a rewrite made of such a one, by the rewrite's numbers; any other by its bytes.
  *
  * A file is known by device, inode, size, times and the constant's place in it. One that was written a moment
  * ago could be written again without a new time, so its constants are known by their bytes, too. */
@@ -27,8 +27,8 @@ typedef struct file_place {
 } file_place;
 
 /* *out_sure: the file is old enough for that. Fails when it is another one by now. */
-static gantry_status place_in_file(const gt_model *model, const gt_constant *constant, XXH128_hash_t *out_hash,
-                                   bool *out_sure, gantry_error *err)
+static gantry_status place_in_file(const gt_model *model, const gt_constant *constant,
+                                   XXH128_hash_t *out_hash, bool *out_sure, gantry_error *err)
 {
     const gt_file *file = &model->files.data[constant->file];
     struct stat s;
@@ -36,10 +36,11 @@ static gantry_status place_in_file(const gt_model *model, const gt_constant *con
     *out_sure = false;
     if (file->fd < 0)
         return GANTRY_OK;
-    if (fstat(file->fd, &s) != 0 || (uint64_t)s.st_size != file->bytes || time_ns(s.st_mtim) != file->mtime_ns)
+    if (fstat(file->fd, &s) != 0 || (uint64_t)s.st_size != file->bytes ||
+        time_ns(s.st_mtim) != file->mtime_ns)
         return gt_fail(err, GANTRY_DATA, GANTRY_STAGE_COMPILE, NULL,
                        "file '%s' was changed after the model was read: load the model again", file->path);
-    file_place place = {file->device,        file->inode,      file->bytes,    file->mtime_ns,
+    file_place place = {file->device,       file->inode,      file->bytes,    file->mtime_ns,
                         time_ns(s.st_ctim), constant->offset, constant->bytes};
     uint64_t last = place.modified_ns > place.changed_ns ? place.modified_ns : place.changed_ns;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -61,15 +62,9 @@ static gantry_status place_of_scaled(const gt_model *model, const gt_constant *c
     if (!*out_sure)
         return GANTRY_OK;
     XXH3_state_t state;
-    uint64_t numbers[] = {base_hash.low64,
-                          base_hash.high64,
-                          (uint64_t)base->dtype,
-                          constant->bytes,
-                          scaling->factor != NULL,
-                          scaling->rows,
-                          scaling->rows_of_group,
-                          scaling->channels_of_row,
-                          scaling->inner};
+    uint64_t numbers[] = {base_hash.low64,        base_hash.high64,         (uint64_t)base->dtype,
+                          constant->bytes,        scaling->factor != NULL,  scaling->rows,
+                          scaling->rows_of_group, scaling->channels_of_row, scaling->inner};
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, numbers, sizeof numbers);
     if (scaling->factor)

@@ -1,9 +1,9 @@
 /* Constants in providers' own forms, shared by the sessions of one runtime: who holds which, and when it
  * goes.
  *
- * An entry is found by its form and plugin, then by the constant it was made of (core/identity.c says when two
- * are the same), and by what it is (data). The plugin is told apart by the host table it was opened with: a
- * second instance of a library shares nothing with the first, whose device it may not reach. */
+ * An entry is found by its form and plugin, then by the constant it was made of (core/identity.c says when
+ * two are the same), and by what it is (data). The plugin is told apart by the host table it was opened with:
+ * a second instance of a library shares nothing with the first, whose device it may not reach. */
 #include "host_parts.h"
 
 #include "graph/graph.h"

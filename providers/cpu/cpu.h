@@ -149,6 +149,7 @@ typedef struct cpu_build {
     bool exact;
     gantry_error *err;
     struct cpu_program *program; /* owner of packed constants; NULL when evaluating a single node */
+    gantry_constants *constants; /* of the session; NULL when evaluating */
 } cpu_build;
 
 /* Refuses with GANTRY_UNSUPPORTED (attribute or shape the kernel does not take) through gt_fail with the
@@ -300,7 +301,8 @@ const char *cpu_dtype_name(gantry_dtype dtype);
 
 /* Finds or makes the packed form of a weight. weight is a constant operand; layout_key tells packed forms of
  * one constant apart. fill writes the packed bytes (64-byte aligned) once; all shapes of the program share
- * them. NULL with build->err filled when it fails. */
+ * them, and other sessions: layout_key and the weight's type, dims and bytes are all they may depend on. NULL
+ * with build->err filled when it fails. */
 const void *cpu_pack(cpu_build *build, const cpu_tensor *weight, uint64_t layout_key, size_t bytes,
                      gantry_status (*fill)(void *arg, void *packed), void *arg);
 

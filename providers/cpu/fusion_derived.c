@@ -2,6 +2,8 @@
  * so that its result is a constant like any other (packed by convolutions and products). */
 #include "fusion_qdq.h"
 
+#include "base/map.h"
+
 static bool is_known(const gantry_value_view *value)
 {
     bool known = value->rank >= 0 && value->rank <= (int32_t)GANTRY_MAX_RANK;
@@ -92,17 +94,80 @@ bool cpu_qdq_is_derived(const cpu_fuser *f, const gantry_node_view *node)
     return true;
 }
 
+/* ---- shared by programs ---------------------------------------------------------------------- */
+
+/* The bytes of a parameter become part of the form. */
+static gantry_status hash_parameter(const cpu_fuser *f, uint32_t value, uint64_t *inout_form)
+{
+    const gantry_host *host = f->program->provider->host;
+    const gantry_value_view *view = f->program->graph->values[value];
+    const void *data;
+    size_t bytes;
+    GT_TRY(host->constant_map(host, f->args->constants, view->constant_id, &data, &bytes, f->err));
+    *inout_form = XXH3_64bits_withSeed(data, bytes, *inout_form);
+    host->constant_unmap(host, f->args->constants, view->constant_id);
+    uint64_t shape[GANTRY_MAX_RANK + 1] = {(uint64_t)view->dtype};
+    for (int32_t k = 0; k < view->rank; k++)
+        shape[k + 1] = (uint64_t)view->dims[k];
+    *inout_form = XXH3_64bits_withSeed(shape, sizeof shape, *inout_form);
+    return GANTRY_OK;
+}
+
+/* From the first operand; the form is of the others and of the attributes. */
+static gantry_status describe(cpu_fuser *f, const gantry_node_view *node, cpu_derived *out_derived)
+{
+    const gantry_value_view *x = f->program->graph->values[node->inputs[0]];
+    const int64_t numbers[] = {node->version, gantry_node_int(node, "axis", 1),
+                               gantry_node_int(node, "block_size", 0), x->dtype, node->input_count};
+    *out_derived = (cpu_derived){x->constant_id, XXH3_64bits(numbers, sizeof numbers)};
+    for (uint32_t k = 1; k < node->input_count; k++)
+        if (node->inputs[k] != GANTRY_NO_ID)
+            GT_TRY(hash_parameter(f, node->inputs[k], &out_derived->form));
+    return GANTRY_OK;
+}
+
+static cpu_tensor operand_of(const gantry_value_view *value, uint32_t constant_id)
+{
+    cpu_tensor tensor = {.present = true,
+                         .constant = true,
+                         .dtype = value->dtype,
+                         .rank = (uint32_t)value->rank,
+                         .count = 1,
+                         .constant_id = constant_id};
+    for (int32_t k = 0; k < value->rank; k++)
+        tensor.count *= tensor.dims[k] = value->dims[k];
+    return tensor;
+}
+
+typedef struct derive_job {
+    cpu_fuser *f;
+    uint32_t node;
+} derive_job;
+
+static gantry_status fill_derived(void *arg, void *out)
+{
+    const derive_job *job = arg;
+    return evaluate(job->f, job->node, out);
+}
+
+#define DERIVED_LAYOUT_KEY 0x44455249564544u /* "DERIVED" */
+
 gantry_status cpu_qdq_derive(cpu_fuser *f, uint32_t index)
 {
     cpu_program *program = f->program;
-    uint32_t value = program->graph->nodes[index]->outputs[0];
-    size_t bytes = bytes_of(program->graph->values[value]);
-    program->owned[value] = cpu_alloc(program->provider, bytes);
-    if (!program->owned[value])
+    const gantry_node_view *node = program->graph->nodes[index];
+    uint32_t value = node->outputs[0];
+    cpu_derived *derived = GT_ARENA_NEW(&program->arena, cpu_derived);
+    if (!derived)
         return gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE);
-    cpu_hold_weights(program, bytes);
-    program->derived[value] = 1;
+    GT_TRY(describe(f, node, derived));
+    program->derived[value] = derived;
     f->taken_by[index] = index;
     f->last[index] = GANTRY_NO_ID;
-    return evaluate(f, index, program->owned[value]);
+    cpu_tensor tensor = operand_of(program->graph->values[value], CPU_DERIVED_ID | value);
+    derive_job derive = {f, index};
+    cpu_pack_job job = {
+        &tensor, DERIVED_LAYOUT_KEY, bytes_of(program->graph->values[value]), fill_derived, &derive, true};
+    gantry_status status = cpu_program_hold(program, f->args->constants, &job, &program->owned[value]);
+    return status == GANTRY_RESOURCE ? gt_out_of_memory(f->err, GANTRY_STAGE_COMPILE) : status;
 }

@@ -66,20 +66,29 @@ typedef struct cpu_group {
     const char *label; /* "Conv+Relu" */
 } cpu_group;
 
+/* A packed form that the program has, found by its constant and layout. */
 typedef struct cpu_pack_entry {
     uint32_t constant_id;
     uint64_t layout_key;
-    void *data; /* in a chunk */
-    size_t bytes;
+    const void *data;
 } cpu_pack_entry;
 
-/* Packed weights lie side by side, so that huge pages are full. */
-typedef struct cpu_pack_chunk {
-    char *memory;
-    size_t bytes, used, touched; /* touched: no less than used where threads clear pages together */
-} cpu_pack_chunk;
+/* A packed form or copy that the program gives back at its end: to the host when it is shared. */
+typedef struct cpu_held_pack {
+    gantry_packed packed;
+    bool shared;
+} cpu_held_pack;
+
+typedef struct cpu_pack_chunk cpu_pack_chunk; /* program_packs.c */
 
 #define CPU_DERIVED_ID 0x80000000u /* marks the constant_id of a derived value */
+
+/* A value that was computed from constants when the program was compiled: from this one, by a rule with
+ * parameters that form is a hash of. */
+typedef struct cpu_derived {
+    uint32_t constant_id;
+    uint64_t form;
+} cpu_derived;
 
 /* A compiled partition. The graph and groups never change; owned and packs only grow, under lock, in
  * reshape. */
@@ -93,21 +102,27 @@ typedef struct cpu_program {
     uint32_t group_count;
     cpu_group *groups;
     pthread_mutex_t lock;
-    void **owned;     /* for each value: the copy of its constant, or NULL */
-    uint8_t *kept;    /* for each value: a constant that some kernel reads as it is */
-    uint8_t *derived; /* for each value: computed from constants at compile time, and owned */
+    const void **owned;          /* for each value: the copy of its constant, or NULL */
+    uint8_t *kept;               /* for each value: a constant that some kernel reads as it is */
+    const cpu_derived **derived; /* for each value: how it was computed from constants, and owned; or NULL */
     uint8_t *carried; /* for each value: the type it has inside fused groups; GANTRY_UNDEFINED: its own */
     GT_VEC(cpu_pack_entry) packs;
-    GT_VEC(cpu_pack_chunk) chunks;
-    uint64_t held_bytes;     /* of weights; only grows */
+    GT_VEC(cpu_held_pack) held;
+    cpu_pack_chunk *chunk;   /* where the next weight goes, or NULL */
+    uint64_t held_bytes;     /* of weights that are its own; only grows */
+    uint64_t shared_bytes;   /* of those it shares; only grows */
     uint64_t compiled_bytes; /* of the arena, once compiled */
     uint64_t shaped_bytes;   /* of shaped programs and contexts; atomic */
 } cpu_program;
 
-/* Counts bytes in the program and in the provider. The caller holds program->lock, or has the program to
- * itself. */
-static inline void cpu_hold_weights(cpu_program *program, size_t bytes)
+/* Counts bytes in the program and, unless the host counts them, in the provider. The caller holds
+ * program->lock, or has the program to itself. */
+static inline void cpu_hold_weights(cpu_program *program, size_t bytes, bool shared)
 {
+    if (shared) {
+        program->shared_bytes += bytes;
+        return;
+    }
     program->held_bytes += bytes;
     __atomic_fetch_add(&program->provider->held[CPU_HELD_WEIGHTS], bytes, __ATOMIC_RELAXED);
 }
@@ -138,6 +153,29 @@ uint64_t cpu_program_memory(void *self, const gantry_program *program);
 
 /* Joins nodes into groups and records which fusions were made (fusion.c). */
 gantry_status cpu_program_group(cpu_program *program, const gantry_compile_args *args, gantry_error *err);
+
+/* A form of a constant to be found or made. alone: its memory is its own, because fill writes it on all
+ * threads.
+ */
+typedef struct cpu_pack_job {
+    const cpu_tensor *weight;
+    uint64_t layout_key; /* tells forms of one constant apart */
+    size_t bytes;
+    gantry_status (*fill)(void *arg, void *packed);
+    void *arg;
+    bool alone;
+} cpu_pack_job;
+
+/* The form of the job, which other programs of the runtime may have made, until the end of the program. The
+ * caller holds program->lock, or has the program to itself. GANTRY_RESOURCE, or what fill returned, without
+ * an error text (program_packs.c). */
+gantry_status cpu_program_hold(cpu_program *program, gantry_constants *constants, const cpu_pack_job *job,
+                               const void **out_data);
+/* The same for the bytes of a constant as they are; tensor->data is where they lie now. */
+gantry_status cpu_program_copy(cpu_program *program, gantry_constants *constants, const cpu_tensor *tensor,
+                               const void **out_data);
+/* Gives back all that the two above gave. */
+void cpu_program_release(cpu_program *program);
 
 /* ---- shaped program -------------------------------------------------------------------------- */
 

@@ -69,7 +69,7 @@ static gantry_status tensor_of(const shaper *s, const gantry_node_view *node, ui
     out_tensor->bounded = (view->flags & GANTRY_VALUE_BOUNDED) != 0;
     for (uint32_t k = 0; k < shape->rank; k++)
         out_tensor->dims[k] = shape->dims[k];
-    bool derived = s->program->derived[value] != 0;
+    bool derived = s->program->derived[value] != NULL;
     out_tensor->constant_id = derived ? CPU_DERIVED_ID | value : view->constant_id;
     out_tensor->constant = derived || view->constant_id != GANTRY_NO_ID;
     out_tensor->kept = out_tensor->constant && s->program->kept[value];
@@ -106,14 +106,9 @@ static gantry_status own_constant(const shaper *s, uint32_t value, cpu_tensor *t
     cpu_program *program = s->program;
     if (program->owned[value] || tensor->count == 0)
         return GANTRY_OK;
-    size_t bytes = cpu_tensor_bytes(tensor);
-    void *copy = cpu_alloc(program->provider, bytes);
-    if (!copy)
+    if (cpu_program_copy(program, s->args->constants, tensor, &program->owned[value]) != GANTRY_OK)
         return gt_out_of_memory(s->err, GANTRY_STAGE_COMPILE);
-    cpu_copy_fresh(program->threads, copy, tensor->data, bytes);
-    program->owned[value] = copy;
-    cpu_hold_weights(program, bytes);
-    tensor->data = copy;
+    tensor->data = program->owned[value];
     return GANTRY_OK;
 }
 
@@ -498,7 +493,8 @@ static gantry_status shape_group(shaper *s, uint32_t index)
                        .threads = s->program->threads,
                        .exact = s->program->exact,
                        .err = s->err,
-                       .program = s->program};
+                       .program = s->program,
+                       .constants = s->args->constants};
     cpu_place *inputs = GT_ARENA_ARRAY(arena, cpu_place, group->input_count);
     cpu_place *outputs = GT_ARENA_ARRAY(arena, cpu_place, group->output_count);
     if (!build.inputs || !build.outputs || !inputs || !outputs)
@@ -586,7 +582,8 @@ static gantry_status place_partition_outputs(shaper *s, cpu_place *outputs)
                            .node = &nobody,
                            .threads = s->program->threads,
                            .err = s->err,
-                           .program = s->program};
+                           .program = s->program,
+                           .constants = s->args->constants};
         GT_TRY(place_in(s, &build, value, &tensor, CPU_PLAIN, &outputs[k]));
     }
     return GANTRY_OK;
