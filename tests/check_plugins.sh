@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.."
 build=${1:-build/release} bad=0
-all=open,cycles,domain,judge,operators,programs,faults,session,versions
+all=open,cycles,domain,judge,shapes,operators,programs,faults,session,versions
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$build/pocl-cache}
 say() { echo "check_plugins: $*"; bad=1; }
 
@@ -30,6 +30,7 @@ passes "$build/examples/libgantry_example.so"
 passes "$fake"
 passes "$fake" '{"devices":[{"name":"a","peers":true},{"name":"b","peers":true}]}' open,domain
 passes "$build/tests/libgantry_own_operators.so"
+"$build/gantry" plugin check "$build/tests/libgantry_own_operators.so" --only shapes | grep -c '^pass *shapes of .* [1-9][0-9]* calls inferred' | grep -qx 2 || say "the shape rules of libgantry_own_operators.so are not driven"
 # Each of its kernels takes PoCL's compiler half a second; test_opencl has all operators.
 [ ! -e "$build/libgantry_opencl.so" ] || passes "$build/libgantry_opencl.so" "" open,cycles,domain,judge,programs,faults,versions
 
@@ -85,6 +86,16 @@ broken open_asks_nobody 'older host' 'crashed'
 broken takes_abi_0 'ABI 0' 'is accepted'
 broken failed_open_leaks 'out of memory: open' '1 blocks'
 broken open_no_words 'ABI 0' 'without words'
+broken shapes_impure 'shapes of Twice' 'the second time'
+broken shapes_refuse_unknown 'shapes of Twice' 'ranks that are not known: infer refuses what it takes'
+broken shapes_take_one 'shapes of Twice' 'sizes that come with the run: extent 0 of output 0 will be 1'
+broken shapes_strange_extent 'shapes of Twice' 'none that the table of extents made'
+broken shapes_no_words 'shapes of Twice' 'without words'
+broken shapes_status 'shapes of Twice' 'infer gives internal'
+broken shapes_overrun 'shapes of Twice' 'behind the 1 outputs'
+broken shapes_need_words 'shapes of Twice' 'crashed.*infer of Twice'
+broken shapes_step 'shapes of Twice' 'crashed.*step by their struct_bytes'
+broken shapes_elements 'shapes of Twice' 'shape_inputs does not name'
 fails exports '1 more symbols.*gantry_talkative_count' "$refused/libgantry_talkative.so"
 fails constructors '1 constructors and 1 destructors' "$refused/libgantry_talkative.so"
 

@@ -18,6 +18,8 @@ typedef struct broken {
     const char *how;
     gantry_provider table;
     const gantry_provider *list[1];
+    gantry_operator twice;
+    const gantry_operator *operators[1];
     int calls;
 } broken;
 
@@ -193,6 +195,48 @@ static gantry_status broken_run(void *self, gantry_context *context, const gantr
     return status;
 }
 
+/* y[2 * n, c] from x[n, c]; the attribute "more" is added to n. */
+static gantry_status infer_twice(const broken *b, const gantry_infer_args *args, int64_t more,
+                                 gantry_error *err)
+{
+    const gantry_dim_table *dims = args->dims;
+    gantry_dim rows = args->input_dims[0][0], *y = args->output_dims[0];
+    int64_t number;
+    args->output_dtypes[0] = args->input_dtypes[0];
+    if (args->input_ranks[0] == -1 && !is(b, "shapes_refuse_unknown"))
+        return GANTRY_OK;
+    if (args->input_ranks[0] != 2)
+        return gantry_fail(err, GANTRY_MODEL_SHAPE, "x has to have two dims");
+    rows = dims->multiply(args->builder, rows, dims->number(args->builder, 2));
+    if (is(b, "shapes_take_one") && !dims->is_number(args->builder, rows, &number))
+        rows = dims->number(args->builder, 1);
+    args->output_ranks[0] = 2;
+    y[0] = dims->add(args->builder, rows, dims->number(args->builder, more));
+    y[1] = is(b, "shapes_strange_extent") ? 77777 : args->input_dims[0][1];
+    if (is(b, "shapes_elements"))
+        y[1] = dims->element(args->builder, 0, 1);
+    if (is(b, "shapes_overrun"))
+        y[GANTRY_MAX_RANK] = y[0];
+    return GANTRY_OK;
+}
+
+static gantry_status broken_infer(void *self, const gantry_infer_args *args, gantry_error *err)
+{
+    broken *b = self;
+    gantry_node_view node = {.attribute_count = args->attribute_count, .attributes = args->attributes};
+    for (uint32_t a = 0; is(b, "shapes_step") && a < args->attribute_count; a++)
+        if (strcmp(args->attributes[a].name, "more") == 0)
+            return GANTRY_MODEL_TYPE;
+    gantry_status status = infer_twice(b, args, gantry_node_int(&node, "more", 0), err);
+    if (is(b, "shapes_impure") && b->calls++ % 2)
+        args->output_ranks[0] = -1;
+    if (status != GANTRY_OK && is(b, "shapes_no_words") && err)
+        *err->message = 0;
+    if (status != GANTRY_OK && is(b, "shapes_need_words"))
+        snprintf(err->message, sizeof err->message, "two dims, please");
+    return status != GANTRY_OK && is(b, "shapes_status") ? GANTRY_INTERNAL : status;
+}
+
 static void broken_close(void *self)
 {
     broken *b = self;
@@ -252,7 +296,20 @@ gantry_status gantry_plugin_open(const gantry_host *host, uint32_t abi, gantry_p
     b->table.context_destroy = broken_context_destroy;
     b->table.run = broken_run;
     b->list[0] = &b->table;
+    b->twice = (gantry_operator){.struct_bytes = sizeof b->twice,
+                                 .domain = "test.broken",
+                                 .name = "Twice",
+                                 .since_version = 1,
+                                 .input_min = 1,
+                                 .input_max = 1,
+                                 .output_min = 1,
+                                 .output_max = 1,
+                                 .self = b,
+                                 .infer = broken_infer};
+    b->operators[0] = &b->twice;
     gantry_plugin plugin = b->inner;
+    plugin.operator_count = 1;
+    plugin.operators = b->operators;
     plugin.self = b;
     plugin.providers = b->list;
     plugin.close = broken_close;

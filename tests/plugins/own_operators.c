@@ -8,25 +8,17 @@ GANTRY_MANIFEST("own_operators", "1.0", "", "");
 
 /* ---- shape rules ----------------------------------------------------------------------------- */
 
-static gantry_status refuse(gantry_error *err, gantry_status status, const char *text)
-{
-    snprintf(err->message, sizeof err->message, "%s", text);
-    return status;
-}
-
 /* y[r * n + extra, c] from x[r, c] and n[1]; extra is an attribute, 0 when absent. */
 static gantry_status infer_repeat(void *self, const gantry_infer_args *args, gantry_error *err)
 {
     const gantry_dim_table *dims = args->dims;
-    int64_t extra = 0;
+    gantry_node_view node = {.attribute_count = args->attribute_count, .attributes = args->attributes};
+    int64_t extra = gantry_node_int(&node, "extra", 0);
     (void)self;
-    for (uint32_t k = 0; k < args->attribute_count; k++)
-        if (strcmp(args->attributes[k].name, "extra") == 0)
-            extra = args->attributes[k].i;
     if (args->input_dtypes[0] != GANTRY_FLOAT32)
-        return refuse(err, GANTRY_MODEL_TYPE, "x has to be float32");
-    if (args->input_ranks[0] != 2)
-        return refuse(err, GANTRY_MODEL_SHAPE, "x has to have two dims");
+        return gantry_fail(err, GANTRY_MODEL_TYPE, "x has to be float32");
+    if (args->input_ranks[0] != 2 && args->input_ranks[0] != -1)
+        return gantry_fail(err, GANTRY_MODEL_SHAPE, "x has to have two dims");
     gantry_dim rows =
         dims->multiply(args->builder, args->input_dims[0][0], dims->element(args->builder, 1, 0));
     args->output_dtypes[0] = GANTRY_FLOAT32;
@@ -40,8 +32,8 @@ static gantry_status infer_repeat(void *self, const gantry_infer_args *args, gan
 static gantry_status infer_keep(void *self, const gantry_infer_args *args, gantry_error *err)
 {
     (void)self;
-    if (args->input_ranks[0] != 1)
-        return refuse(err, GANTRY_MODEL_SHAPE, "x has to have one dim");
+    if (args->input_ranks[0] != 1 && args->input_ranks[0] != -1)
+        return gantry_fail(err, GANTRY_MODEL_SHAPE, "x has to have one dim");
     args->output_dtypes[0] = args->input_dtypes[0];
     args->output_ranks[0] = 1;
     args->output_dims[0][0] = args->dims->at_most(args->builder, 0, 0, args->input_dims[0][0]);
@@ -113,7 +105,7 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
 {
     (void)self;
     if (args->graph->node_count != 1)
-        return refuse(err, GANTRY_UNSUPPORTED, "one node a program");
+        return gantry_fail(err, GANTRY_UNSUPPORTED, "one node a program");
     *out_program = malloc(sizeof **out_program);
     if (!*out_program)
         return GANTRY_RESOURCE;
@@ -232,7 +224,7 @@ gantry_status gantry_plugin_open(const gantry_host *given, uint32_t abi, gantry_
                                  gantry_error *err)
 {
     if (abi < 1 || out_plugin->struct_bytes < sizeof *out_plugin)
-        return refuse(err, GANTRY_PROVIDER, "needs a host that knows operators of plugins");
+        return gantry_fail(err, GANTRY_PROVIDER, "needs a host that knows operators of plugins");
     *out_plugin = (gantry_plugin){.struct_bytes = sizeof *out_plugin,
                                   .abi = 1,
                                   .name = "own_operators",

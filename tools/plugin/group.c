@@ -29,6 +29,7 @@ static const kit_group GROUPS[] = {
     {"cycles", kit_group_cycles, true, true, 300},
     {"domain", kit_group_domain, false, false, 300},
     {"judge", kit_group_judge, false, false, 300},
+    {"shapes", kit_group_shapes, true, false, 300},
     {"operators", kit_group_operators, false, false, 300},
     {"programs", kit_group_programs, false, false, 300},
     {"faults", kit_group_faults, false, true, 300},

@@ -91,6 +91,7 @@ void kit_group_open(kit *k);
 void kit_group_cycles(kit *k);
 void kit_group_domain(kit *k);
 void kit_group_judge(kit *k);
+void kit_group_shapes(kit *k);
 void kit_group_operators(kit *k);
 void kit_group_programs(kit *k);
 void kit_group_faults(kit *k);
