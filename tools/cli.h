@@ -15,7 +15,7 @@ enum {
     CLI_UNSUPPORTED = 4,  /* legal ONNX that no provider asked for can run */
     CLI_RUN = 5,          /* a run failed, or an input does not fit */
     CLI_FILE = 6,         /* a file could not be read or written */
-    CLI_PLUGIN = 7        /* a library named with --plugin cannot be used */
+    CLI_PLUGIN = 7        /* a library named with --plugin, or with strict=on a provider, cannot be used */
 };
 
 #define CLI_MAX_REPEATS 64

@@ -28,6 +28,8 @@ int cli_fail(const char *what, const gantry_error *err)
     fprintf(stderr, lines ? ":\n%s\n" : "\n", message);
     if (err->code == GANTRY_UNSUPPORTED)
         return CLI_UNSUPPORTED;
+    if (err->stage == GANTRY_STAGE_PLUGIN)
+        return CLI_PLUGIN;
     if (err->stage == GANTRY_STAGE_RUN || err->code == GANTRY_INPUT_SHAPE)
         return CLI_RUN;
     return err->code == GANTRY_INVALID_ARGUMENT ? CLI_USAGE : CLI_MODEL;

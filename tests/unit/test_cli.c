@@ -83,6 +83,9 @@ Test(cli, plugins_that_fail, .init = write_model, .fini = remove_model)
     check(7, WORDS, "bench %s --random 1 --seconds 0.01 --plugin /nowhere/x.so", model_path);
     check(7, "not asked for, not there", "explain %s --plugin /nowhere/x.so", model_path);
     check(7, "unavailable", "providers --plugin /nowhere/x.so");
+    CHECK_RUN(0, "", "--random 1 --dim 'a[0]=3' --dim 'b[0]=3' --providers absent,cpu");
+    CHECK_RUN(7, "provider absent can't be used: no library of the provider",
+              "--random 1 --providers absent,cpu --option strict=on");
     check(0, "available", "providers --plugin %s/tests/libgantry_fake.so", GANTRY_BUILD_FOLDER);
 }
 
