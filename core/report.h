@@ -98,8 +98,10 @@ json_t *gt_report_nodes(const gt_report_scope *scope);                    /* rep
 json_t *gt_report_partitions(const gt_report_scope *scope);               /* report_nodes.c */
 json_t *gt_report_kernels(const gt_report_scope *scope, json_t *fusions); /* report_kernels.c */
 /* Puts the times of kernels and control steps beside the nodes they compute. */
-void gt_report_time_nodes(json_t *nodes, const json_t *kernels);                /* report_kernels.c */
-json_t *gt_report_boundaries(const gt_report_scope *scope);                     /* report_edges.c */
+void gt_report_time_nodes(json_t *nodes, const json_t *kernels); /* report_kernels.c */
+json_t *gt_report_boundaries(const gt_report_scope *scope);      /* report_edges.c */
+/* Adds the rows of conversions to those of boundaries (report_conversions.c). */
+void gt_report_conversions(const gt_report_scope *scope, const gt_report_part *part, json_t *rows);
 json_t *gt_report_ledger(const gt_report_scope *scope);                         /* report_ledger.c */
 json_t *gt_report_capture(const gt_report_scope *scope);                        /* report_capture.c */
 json_t *gt_report_numeric(const gt_report_scope *scope);                        /* report_numeric.c */

@@ -220,6 +220,7 @@ json_t *gt_report_boundaries(const gt_report_scope *scope)
         const gt_placement *placement = scope->parts[p].variant->placement;
         for (uint32_t k = 0; k < placement->boundary_count; k++)
             json_array_append_new(rows, boundary_row(scope, &scope->parts[p], &placement->boundaries[k]));
+        gt_report_conversions(scope, &scope->parts[p], rows);
     }
     return rows;
 }

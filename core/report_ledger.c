@@ -13,7 +13,8 @@ typedef struct entry {
     uint32_t source, target;
     gt_cause cause;
     const char *path;
-    bool pinned;
+    bool pinned, pageable; /* pageable: it had better been pinned */
+    uint32_t queue;        /* GT_QUEUE_* of the device that copies */
     uint64_t executions, copies, bytes, total_executions;
     double ns;
 } entry;
@@ -34,7 +35,8 @@ static bool moves(const gt_step *step)
 static bool same_kind(const entry *a, const entry *b)
 {
     return a->part == b->part && a->value == b->value && a->reader == b->reader && a->source == b->source &&
-           a->target == b->target && a->cause == b->cause && a->path == b->path && a->pinned == b->pinned;
+           a->target == b->target && a->cause == b->cause && a->path == b->path && a->pinned == b->pinned &&
+           a->queue == b->queue;
 }
 
 static void add_entry(ledger *l, const entry *fresh)
@@ -64,6 +66,7 @@ static entry entry_of(const gt_report_part *part, const gt_plan_state *state, ui
                .source = source->domain,
                .target = target->domain,
                .cause = step->cause,
+               .queue = step->queue,
                .path = inside ? "inside" : PATHS[step->path],
                .total_executions = state->executions};
     if (!ran)
@@ -75,6 +78,8 @@ static entry entry_of(const gt_report_part *part, const gt_plan_state *state, ui
     e.copies = device ? state->calls[index] : e.bytes ? state->run_executions : 0;
     gt_way way = state->ways ? (gt_way)state->ways[index] : GT_WAY_PAGEABLE;
     e.pinned = way != GT_WAY_PAGEABLE;
+    e.pageable = !e.pinned && device && (!source->domain || !target->domain) &&
+                 part->frame->run->session->domains[step->domain].pins;
     if (way == GT_WAY_STAGED)
         e.path = PATHS[GT_PATH_STAGED];
     e.ns = gt_report_step_ns(part->frame, state, index);
@@ -148,6 +153,11 @@ static json_t *row_of(const ledger *l, const entry *e)
     json_object_set_new(row, "producer_partition", partition_or_null(maker));
     json_object_set_new(row, "reader_partition", partition_or_null(e->reader));
     json_object_set_new(row, "pinned", json_boolean(e->pinned));
+    bool device = e->source || e->target;
+    json_object_set_new(row, "queue",
+                        json_string(!device                     ? "host"
+                                    : e->queue == GT_QUEUE_COPY ? "copy"
+                                                                : "compute"));
     json_object_set_new(row, "executions", gt_report_count(e->executions));
     json_object_set_new(row, "copies", gt_report_count(e->copies));
     json_object_set_new(row, "bytes", gt_report_count(e->bytes));
@@ -204,13 +214,14 @@ json_t *gt_report_ledger(const gt_report_scope *scope)
 {
     ledger l = {.scope = scope};
     json_t *rows = json_array(), *devices = json_array();
-    uint64_t bytes = 0, crossing = 0;
+    uint64_t bytes = 0, crossing = 0, pageable = 0;
     if (scope->run)
         collect(&l);
     for (uint32_t k = 0; k < l.entries.count; k++) {
         const entry *e = &l.entries.data[k];
         bytes += e->bytes;
         crossing += e->source != e->target ? e->bytes : 0;
+        pageable += e->pageable ? e->bytes : 0;
         json_array_append_new(rows, row_of(&l, e));
     }
     for (uint32_t d = 1; scope->run && d < scope->session->domain_count; d++)
@@ -223,6 +234,7 @@ json_t *gt_report_ledger(const gt_report_scope *scope)
     json_object_set_new(document, "forgotten_bytes", gt_report_count(forgotten_bytes(scope)));
     json_object_set_new(document, "pinned_memory_bytes",
                         gt_report_count(atomic_load(&scope->session->pinned_bytes)));
+    json_object_set_new(document, "pageable_bytes", gt_report_count(pageable));
     json_object_set_new(document, "devices", devices);
     json_object_set_new(document, "rows", rows);
     gt_vec_free(scope->session->allocator, &l.entries);

@@ -60,6 +60,13 @@ void gt_print_ledger(const json_t *document, gt_text *text)
         snprintf(line, sizeof line, "%s, %s of it between domains", gt_print_bytes(ledger, "bytes", &all),
                  gt_print_bytes(ledger, "crossing_bytes", &crossing));
         gt_print_wrapped(text, "  in all: ", "      ", line);
+        if (gt_report_number_at(ledger, "pageable_bytes") > 0) {
+            snprintf(line, sizeof line,
+                     "%s of it from and to pageable memory: the device pins no more, or option staging_limit "
+                     "is reached",
+                     gt_print_bytes(ledger, "pageable_bytes", &all));
+            gt_print_wrapped(text, "  ", "      ", line);
+        }
     }
     json_decref(groups);
 }

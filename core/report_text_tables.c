@@ -114,7 +114,7 @@ static void print_boundaries(const json_t *document, gt_text *text)
     size_t k;
     json_t *row;
     const json_t *rows = json_object_get(document, "boundaries");
-    gt_print_heading(text, "Boundaries: what crosses between devices, or changes precision");
+    gt_print_heading(text, "Boundaries: what crosses between devices, or changes precision or layout");
     if (!json_array_size(rows)) {
         gt_text_printf(text, "  none: inputs, outputs and all between them stay where they are\n");
         return;

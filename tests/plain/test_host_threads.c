@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
-#define THREADS 4
+#define THREADS 8
 #define TURNS 12
 
 static atomic_int failures;
@@ -95,7 +95,12 @@ static void *run_many(void *arg)
         int64_t rows = 1 + (turn + w->number) % 3;
         small_bind(&s, 0, GANTRY_FLOAT32, 2, rows, 4, a);
         small_bind(&s, 1, GANTRY_FLOAT32, 2, rows, 4, b);
-        EXPECT(gantry_run_execute(s.run, &s.err) == GANTRY_OK, "%s", s.err.message);
+        gantry_status status = gantry_run_execute(s.run, &s.err);
+        EXPECT(status == GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        for (int k = 0; status == GANTRY_OK && k < 4 * rows; k++)
+            EXPECT(small_floats_of(&y)[k] == (a[k] + b[k] > 0 ? a[k] + b[k] : 0), "thread %d, element %d",
+                   w->number, k);
     }
     json_t *document = document_of(w->on->session, s.run);
     const json_t *run = json_object_get(document, "run");

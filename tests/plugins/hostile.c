@@ -221,6 +221,12 @@ static gantry_status judge(void *self, const gantry_graph_view *graph, const uin
     return lies(self, "judge_status") ? (gantry_status)12345 : GANTRY_OK;
 }
 
+/* No lie, but a layout of its own: elements from the last to the first, behind 64 bytes. */
+static int has_layout(const void *self)
+{
+    return strncmp(((const state *)self)->lie, "format_own", 10) == 0;
+}
+
 static gantry_status formats(void *self, const gantry_graph_view *partition, gantry_edge_format *inputs,
                              gantry_edge_format *outputs)
 {
@@ -228,6 +234,10 @@ static gantry_status formats(void *self, const gantry_graph_view *partition, gan
     edge->required = 1;
     if (lies(self, "format_alone") || lies(self, "format_huge"))
         edge->preferred.tag = 7;
+    for (uint32_t k = 0; has_layout(self) && k < partition->input_count; k++)
+        inputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, 1};
+    for (uint32_t k = 0; has_layout(self) && k < partition->output_count; k++)
+        outputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, 1};
     if (lies(self, "format_dtype"))
         edge->preferred.dtype = (gantry_dtype)99;
     if (lies(self, "format_half"))
@@ -235,23 +245,38 @@ static gantry_status formats(void *self, const gantry_graph_view *partition, gan
     return lies(self, "formats_fails") ? GANTRY_PROVIDER : GANTRY_OK;
 }
 
+static int64_t elements(const gantry_shape *shape)
+{
+    int64_t count = 1;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        count *= shape->dims[d];
+    return count;
+}
+
 static size_t format_bytes(void *self, const gantry_format *format, gantry_dtype dtype,
                            const gantry_shape *shape)
 {
-    return SIZE_MAX;
+    return has_layout(self) ? (size_t)elements(shape) * sizeof(float) + 64 : SIZE_MAX;
 }
 
 static gantry_status convert(void *self, gantry_queue *queue, const gantry_format *from,
                              const gantry_format *to, gantry_dtype dtype, const gantry_shape *shape,
                              gantry_buffer source, gantry_buffer target, gantry_error *err)
 {
-    return GANTRY_PROVIDER;
+    const float *in = (const float *)(const void *)(at(source) + (from->tag ? 64 : 0));
+    float *out = (float *)(void *)(at(target) + (to->tag ? 64 : 0));
+    int64_t count = elements(shape);
+    if (!has_layout(self) || lies(self, "format_own_fails"))
+        return GANTRY_PROVIDER;
+    for (int64_t k = 0; k < count; k++)
+        out[k] = in[count - 1 - k];
+    return GANTRY_OK;
 }
 
 static double convert_estimate_ns(void *self, const gantry_format *from, const gantry_format *to,
                                   gantry_dtype dtype, const gantry_shape *shape)
 {
-    return NAN;
+    return has_layout(self) ? 1000 : NAN;
 }
 
 static void record(const state *s, gantry_recorder *recorder)
@@ -349,9 +374,7 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
     if (lies(self, "reshape_null"))
         return GANTRY_OK;
     gantry_shaped *shaped = calloc(1, sizeof *shaped);
-    shaped->count = 1;
-    for (uint32_t d = 0; d < x->rank; d++)
-        shaped->count *= x->dims[d];
+    shaped->count = elements(x);
     shaped->nonzero = strcmp(node->op, "NonZero") == 0;
     shaped->plan = output_plan(self, shaped->count);
     out_info->output_plans = &shaped->plan;
@@ -432,6 +455,8 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
         return GANTRY_OK;
     }
     float *y = (float *)(void *)at(args->outputs[0]);
+    x += has_layout(self) ? 16 : 0;
+    y += has_layout(self) ? 16 : 0;
     for (int64_t k = 0; k < shaped->count; k++)
         y[k] = -x[k];
     return GANTRY_OK;
@@ -458,7 +483,7 @@ static uint32_t memory_classes(void *self, gantry_memory_class *out_classes, uin
 
 static void fill_provider(state *s)
 {
-    int formats_lie = strncmp(s->lie, "format", 6) == 0, converts = lies(s, "format_huge");
+    int formats_lie = strncmp(s->lie, "format", 6) == 0, converts = lies(s, "format_huge") || has_layout(s);
     s->provider = (gantry_provider){.struct_bytes = sizeof s->provider,
                                     .self = s,
                                     .describe = describe,

@@ -1,9 +1,6 @@
 /* A provider that lies (tests/plugins/hostile.c): whatever it answers, there is a status and words that name
  * it and the entry, or the right result; never a crash, a hang, or a wrong number. */
-#include "../support/small_models.h"
-
-#include <criterion/criterion.h>
-#include <jansson.h>
+#include "../support/report_reader.h"
 
 #define PLUGIN GANTRY_BUILD_FOLDER "/tests/refused/libgantry_hostile.so"
 
@@ -204,10 +201,48 @@ Test(hostile_plugin, programs)
         {"format_dtype", ON_HOST, 0, "formats requires a type that is none", NULL},
         {"format_half", ON_HOST, 0, "formats requires the default layout in another type", NULL},
         {"format_huge", RUN_FAILS, GANTRY_PROVIDER, "format_bytes gives 18446744073709551615 bytes", NULL},
+        {"format_own", WORKS, 0, "\"layout\"", NULL},
+        {"device format_own", WORKS, 0, "\"conversion\"", "timing=events"},
+        {"format_own_fails", RUN_FAILS, GANTRY_PROVIDER, "convert failed (provider)", NULL},
+        {"device format_own_fails", RUN_FAILS, GANTRY_PROVIDER, "convert failed (provider)", NULL},
         {"kernel_index", WORKS, 0, NULL, "timing=events"},
         {"kernel_bytes", WORKS, 0, NULL, "timing=events"},
     };
     CHECK(LIES);
+}
+
+/* A layout of the provider's own: each conversion is a boundary, with its count, bytes and estimate. */
+Test(hostile_plugin, a_layout_of_its_own_is_a_boundary)
+{
+    for (int device = 0; device < 2; device++) {
+        const lie l = {device ? "device format_own" : "format_own", WORKS, 0, NULL, "timing=fenced"};
+        small_session s = open_on(&l, negation());
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        run_negation(&s, &l);
+        json_t *document = report_of(&s), *row;
+        size_t k, found = 0;
+        json_array_foreach(json_object_get(document, "boundaries"), k, row)
+        {
+            bool layout = strcmp(string(row, "type"), "layout") == 0;
+            cr_assert(layout || device, "there is one domain");
+            if (!layout)
+                continue;
+            bool input = strcmp(string(row, "tensor"), "x") == 0;
+            cr_assert_str_eq(string(row, input ? "target" : "source"), "hostile");
+            cr_assert_str_eq(string(row, input ? "source" : "target"), device ? "hostile" : "host");
+            cr_assert_str_eq(string(row, "direction"), "inside");
+            cr_assert_eq(number(row, "executions"), 1);
+            cr_assert_eq(number(row, "executions_total"), 2);
+            cr_assert_eq(number(row, "bytes"), input ? 2 * 16 + 64 : 2 * 16);
+            cr_assert_eq(number(row, "estimate_us"), 1);
+            cr_assert_gt(number(row, "us"), 0);
+            found++;
+        }
+        cr_assert_eq(found, 2);
+        cr_assert_eq(number(document, "totals.boundaries.remainder_bytes"), 0);
+        json_decref(document);
+        check_afterwards(&s, &l);
+    }
 }
 
 Test(hostile_plugin, shapes)

@@ -203,6 +203,7 @@ Test(transfers, devices_that_are_no_peers_copy_through_the_host)
     json_t *ledger = checked_ledger(&s);
     check_there_and_back(&s);
     check_row(ledger, "x", "a", "input", "staged");
+    cr_assert_str_eq(json_string_value(json_object_get(row_of(ledger, "x", "a"), "queue")), "compute");
     check_row(ledger, "n", "host", "staging", "staged");
     check_row(ledger, "n", "b", "boundary", "staged");
     check_row(ledger, "r", "a", "boundary", "staged");
@@ -237,7 +238,9 @@ Test(transfers, a_second_queue_brings_what_the_next_partition_reads)
     small_bind(&s, 1, GANTRY_FLOAT32, 2, ROWS, 4, z);
     for (int k = 0; k < 20; k++) {
         z[k] += (float)k;
-        json_decref(checked_ledger(&s));
+        json_t *ledger = checked_ledger(&s);
+        cr_assert_str_eq(json_string_value(json_object_get(row_of(ledger, "z", "a"), "queue")), "copy");
+        json_decref(ledger);
         check_two_inputs(&s);
     }
     small_close(&s);
@@ -319,6 +322,7 @@ Test(transfers, copies_go_from_and_to_pinned_memory)
     small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
     json_t *ledger = pinned_ledger(&s, &pinned);
     cr_assert_eq(pinned, 6 * BYTES, "every copy");
+    cr_assert_eq(number(ledger, "pageable_bytes"), 0);
     cr_assert_gt(number(ledger, "pinned_memory_bytes"), 0);
     check_row(ledger, "y", "host", "output", "direct");
     json_decref(ledger);
@@ -339,8 +343,10 @@ Test(transfers, without_pinned_memory_copies_go_straight)
 {
     static const struct {
         const char *keys, *options;
-    } ways[] = {
-        {", \"pinned\": false", BOTH}, {"", BOTH ";staging_limit=0"}, {"", BOTH ";staging_limit=100"}};
+        bool wanted;
+    } ways[] = {{", \"pinned\": false", BOTH, true},
+                {"", BOTH ";staging_limit=0", false},
+                {"", BOTH ";staging_limit=100", true}};
     for (int k = 0; k < 3; k++) {
         uint64_t pinned;
         small_session s = open_on(there_and_back(), ways[k].keys, ways[k].options);
@@ -348,6 +354,7 @@ Test(transfers, without_pinned_memory_copies_go_straight)
         json_t *ledger = pinned_ledger(&s, &pinned);
         cr_assert_eq(pinned, 0, "%s%s", ways[k].keys, ways[k].options);
         check_row(ledger, "x", "a", "input", "direct");
+        cr_assert_eq(number(ledger, "pageable_bytes"), ways[k].wanted ? 6 * BYTES : 0);
         check_there_and_back(&s);
         json_decref(ledger);
         small_close(&s);

@@ -1,0 +1,256 @@
+/* What users of devices suffer from, and cases of the corpus cannot build: a provider that breaks its word
+ * (R6), widths in rotation (R16), runs of random sizes and a thousand of them (R22). On the fake device. */
+#include "../support/broken_allocator.h"
+#include "../support/report_reader.h"
+
+#include <unistd.h>
+
+#define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
+#define ON_DEVICE "providers=dev,cpu;plan=priority;threads=1"
+#define DEVICE(more)                                                                                         \
+    "{\"counters_file\": \"%s\", \"devices\": [{\"name\": \"dev\", \"ops\": {\"Neg\": [\"float32\"], "       \
+    "\"Abs\": [\"float32\"], \"Relu\": [\"float32\"], \"Add\": [\"float32\"]}" more "}]}"
+
+/* What the fake device counted, by name as in its README. */
+typedef struct counters {
+    char name[64];
+    uint64_t copies, copied_bytes, inside_copies, inside_bytes, runs, kernels, syncs, allocations, live_bytes,
+        uploaded_bytes, compiles, reshapes, peer_copies, peer_bytes, pinned_copies, pinned_bytes;
+} counters;
+
+static char counters_path[64], config[800];
+
+static void begin(void)
+{
+    snprintf(counters_path, sizeof counters_path, "/tmp/gantry_casesXXXXXX");
+    close(mkstemp(counters_path));
+}
+
+static void end(void)
+{
+    unlink(counters_path);
+    small_allocator = NULL;
+}
+
+TestSuite(user_cases, .init = begin, .fini = end);
+
+static counters counted(void)
+{
+    counters c = {{0}};
+    FILE *file = fopen(counters_path, "rb");
+    cr_assert_not_null(file);
+    fseek(file, 16, SEEK_SET);
+    cr_assert_eq(fread(&c, sizeof c, 1, file), 1);
+    fclose(file);
+    return c;
+}
+
+static small_session open_on(wire model, const char *format, const char *options)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(config, sizeof config, format, counters_path);
+#pragma GCC diagnostic pop
+    small_session s = small_open_with(model, FAKE, config, options);
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    return s;
+}
+
+/* ---- R6: a promise that turns out wrong ------------------------------------------------------ */
+
+/* y = Relu(Sign(Neg(Abs(Neg(x))))): three nodes on the device, one on the host, one on the device. */
+static wire two_groups(void)
+{
+    static const char *const OPS[] = {"Neg", "Abs", "Neg", "Sign", "Relu"}, *const NAMES[] = {"x", "a", "b",
+                                                                                              "c", "d", "y"},
+                             *const NODES[] = {"neg1", "abs1", "neg2", "sign1", "relu1"};
+    wire g = small_graph("groups");
+    for (int k = 0; k < 5; k++)
+        wire_message(&g, GRAPH_NODE, onnx_node(OPS[k], NODES[k], NAMES[k], NAMES[k + 1]));
+    small_input(&g, "x", SMALL_F32, 2, 2, 4);
+    small_output(&g, "y", SMALL_F32, 2, 2, 4);
+    return small_model(g);
+}
+
+static gantry_status run_groups(small_session *s)
+{
+    float x[8] = {1, -2, 3, 0, 0, 5, -6, 0};
+    cr_assert_eq(small_bind(s, 0, GANTRY_FLOAT32, 2, 2, 4, x), GANTRY_OK);
+    gantry_status status = gantry_run_execute(s->run, &s->err);
+    if (status != GANTRY_OK)
+        return status;
+    gantry_tensor y = small_result(s, 0);
+    for (int k = 0; k < 8; k++)
+        cr_assert_eq(small_floats_of(&y)[k], 0, "Relu of a sign of what is not positive");
+    return GANTRY_OK;
+}
+
+static void expect_place(json_t *document, const char *node, const char *provider, const char *reason)
+{
+    json_t *row = row_of(document, "nodes", "name", node);
+    cr_assert_str_eq(string(row, "provider"), provider, "%s", node);
+    if (!reason)
+        return;
+    cr_assert_str_eq(string(row, "candidates.0.provider"), "dev");
+    cr_assert_str_eq(string(row, "candidates.0.reason"), reason, "%s", node);
+}
+
+Test(user_cases, a_group_that_does_not_compile_goes_to_the_next_provider)
+{
+    static const char *const GROUP[] = {"neg1", "abs1", "neg2"};
+    small_session s = open_on(two_groups(), DEVICE(", \"fail\": {\"compile\": 1}"), ON_DEVICE);
+    cr_assert_eq(run_groups(&s), GANTRY_OK, "%s", s.err.message);
+    json_t *document = report_of(&s);
+    for (int k = 0; k < 3; k++) {
+        expect_place(document, GROUP[k], "cpu", "compile_failed");
+        cr_assert_not_null(strstr(string(row_of(document, "nodes", "name", GROUP[k]), "candidates.0.detail"),
+                                  "the scripted failure of compile call 1"));
+    }
+    expect_place(document, "sign1", "cpu", "no_kernel");
+    expect_place(document, "relu1", "dev", NULL);
+    cr_assert_eq(counted().compiles, 2, "once what failed, once the other partition");
+    cr_assert_eq(counted().runs, 1);
+    json_decref(document);
+    small_close(&s);
+}
+
+Test(user_cases, a_run_that_fails_is_an_error_and_not_tried_again)
+{
+    small_session s = open_on(two_groups(), DEVICE(", \"fail\": {\"run\": 1}"), ON_DEVICE);
+    uint64_t kernels = counted().kernels;
+    cr_assert_eq(run_groups(&s), GANTRY_PROVIDER);
+    cr_assert_eq(s.err.stage, GANTRY_STAGE_RUN);
+    cr_assert_str_eq(s.err.provider, "dev");
+    cr_assert_not_null(strstr(s.err.message, "the scripted failure of run call 1"));
+    cr_assert_eq(counted().kernels, kernels, "nothing was computed in its place");
+    gantry_tensor y = small_result(&s, 0);
+    cr_assert_neq(s.status, GANTRY_OK, "a failed run has no output");
+    cr_assert_null(y.buffer.handle);
+    cr_assert_eq(run_groups(&s), GANTRY_OK, "%s", s.err.message);
+    json_t *document = report_of(&s);
+    for (int k = 0; k < 2; k++)
+        expect_place(document, k ? "neg1" : "relu1", "dev", NULL);
+    json_decref(document);
+    small_close(&s);
+}
+
+/* ---- R16: sizes in rotation ------------------------------------------------------------------ */
+
+static void run_rows(small_session *s, int64_t rows)
+{
+    static float a[1024], b[1024];
+    for (int64_t k = 0; k < 4 * rows; k++) {
+        a[k] = (float)(k - 6);
+        b[k] = (float)rows;
+    }
+    cr_assert_eq(small_bind(s, 0, GANTRY_FLOAT32, 2, rows, 4, a), GANTRY_OK);
+    cr_assert_eq(small_bind(s, 1, GANTRY_FLOAT32, 2, rows, 4, b), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s->run, &s->err), GANTRY_OK, "%s", s->err.message);
+    gantry_tensor y = small_result(s, 0);
+    cr_assert_eq(y.dims[0], rows);
+    for (int64_t k = 0; k < 4 * rows; k++)
+        cr_assert_eq(small_floats_of(&y)[k], a[k] + b[k] > 0 ? a[k] + b[k] : 0);
+}
+
+Test(user_cases, what_a_new_size_costs_is_paid_once_and_not_in_the_steady_times)
+{
+    enum { WIDTHS = 16, SHAPE_US = 20000 };
+    small_session s = open_on(small_add(-1), DEVICE(", \"reshape_us\": 20000"), ON_DEVICE);
+    for (int pass = 0; pass < 3; pass++) {
+        for (int64_t rows = 1; rows <= WIDTHS; rows++)
+            run_rows(&s, rows);
+        cr_assert_eq(counted().reshapes, WIDTHS, "pass %d: %d reshapes", pass, (int)counted().reshapes);
+    }
+    json_t *document = report_of(&s);
+    cr_assert_geq(number(document, "run.first_us"), SHAPE_US);
+    cr_assert_eq(number(document, "run.steady.count"), 2 * WIDTHS);
+    cr_assert_lt(number(document, "run.steady.p50_us"), SHAPE_US);
+    cr_assert_eq(number(document, "plans.made"), WIDTHS);
+    json_decref(document);
+    small_close(&s);
+}
+
+Test(user_cases, plans_beyond_the_bound_are_given_up_and_memory_stays_flat)
+{
+    enum { WIDTHS = 200, BOUND = 64 };
+    broken_allocator memory = {0};
+    gantry_allocator counting = broken_hooks(&memory);
+    small_allocator = &counting;
+    small_session s = open_on(small_add(-1), DEVICE(""), ON_DEVICE ";plan_cache=64");
+    long blocks = 0;
+    uint64_t bytes = 0;
+    for (int pass = 0; pass < 3; pass++) {
+        for (int64_t rows = WIDTHS; rows > 0; rows--)
+            run_rows(&s, rows);
+        cr_assert(pass == 0 || (atomic_load(&memory.blocks) == blocks && counted().live_bytes == bytes),
+                  "pass %d: %ld blocks, %ld before; %llu bytes, %llu before", pass,
+                  atomic_load(&memory.blocks), blocks, (unsigned long long)counted().live_bytes,
+                  (unsigned long long)bytes);
+        blocks = atomic_load(&memory.blocks);
+        bytes = counted().live_bytes;
+    }
+    json_t *document = report_of(&s);
+    cr_assert_eq(number(document, "plans.made"), 3 * WIDTHS);
+    cr_assert_eq(number(document, "plans.evicted"), 3 * WIDTHS - BOUND);
+    json_decref(document);
+    small_close(&s);
+    cr_assert_eq(atomic_load(&memory.blocks), 0);
+}
+
+/* ---- R22: a thousand runs, fifty lives ------------------------------------------------------- */
+
+Test(user_cases, a_thousand_runs_of_random_sizes_take_no_more_memory)
+{
+    broken_allocator memory = {0};
+    gantry_allocator counting = broken_hooks(&memory);
+    small_allocator = &counting;
+    small_session s = open_on(small_add(-1), DEVICE(", \"queues\": 2"), ON_DEVICE ";plan_cache=8");
+    uint32_t random = 7;
+    for (int64_t rows = 200; rows > 180; rows--)
+        run_rows(&s, rows);
+    uint64_t bytes = counted().live_bytes;
+    long blocks = atomic_load(&memory.blocks);
+    for (int k = 0; k < 1000; k++) {
+        random = random * 1664525u + 1013904223u;
+        run_rows(&s, 1 + (int64_t)(random >> 16) % 200);
+        cr_assert_leq(counted().live_bytes, bytes, "run %d", k);
+        cr_assert_leq(atomic_load(&memory.blocks), blocks + 8, "run %d: %ld blocks, %ld before", k,
+                      atomic_load(&memory.blocks), blocks);
+    }
+    small_close(&s);
+    cr_assert_eq(atomic_load(&memory.blocks), 0);
+}
+
+Test(user_cases, fifty_lives_leave_what_the_process_had)
+{
+    broken_allocator memory = {0};
+    gantry_allocator counting = broken_hooks(&memory);
+    small_allocator = &counting;
+    small_session first = open_on(small_add(-1), DEVICE(", \"share\": true"), ON_DEVICE);
+    run_rows(&first, 3);
+    gantry_buffer kept;
+    cr_assert_eq(gantry_memory_alloc(first.runtime, "dev", 4096, &kept, &first.err), GANTRY_OK);
+    long blocks = atomic_load(&memory.blocks);
+    uint64_t bytes = counted().live_bytes;
+    for (int life = 0; life < 50; life++) {
+        small_session s = {.runtime = first.runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
+        small_create(&s, small_add(-1), ON_DEVICE);
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        run_rows(&s, 1 + life);
+        gantry_run_destroy(&s.run);
+        gantry_report_destroy(&s.report);
+        cr_assert_eq(gantry_session_destroy(&s.session, &s.err), GANTRY_OK, "%s", s.err.message);
+        cr_assert_eq(atomic_load(&memory.blocks), blocks, "life %d", life);
+        cr_assert_eq(counted().live_bytes, bytes, "life %d", life);
+    }
+    gantry_run_destroy(&first.run);
+    gantry_report_destroy(&first.report);
+    cr_assert_eq(gantry_session_destroy(&first.session, NULL), GANTRY_OK);
+    cr_assert_geq(counted().live_bytes, 4096, "the caller's block");
+    cr_assert_eq(gantry_runtime_unload_provider(first.runtime, "dev", &first.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert_not_null(strstr(first.err.message, "1 blocks of gantry_memory_alloc in the domain \"dev\""));
+    gantry_memory_free(first.runtime, "dev", &kept);
+    cr_assert_eq(counted().live_bytes, 0);
+    small_close(&first);
+    cr_assert_eq(atomic_load(&memory.blocks), 0);
+}
