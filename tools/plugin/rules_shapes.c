@@ -363,6 +363,12 @@ static void ask(driver *d, const situation *s, const knowledge *knows, const cha
 
 /* ---- what several calls say ------------------------------------------------------------------ */
 
+static bool is_same(const answer *a, const answer *b)
+{
+    return a->status == b->status && memcmp(a->dtypes, b->dtypes, sizeof a->dtypes) == 0 &&
+           memcmp(a->ranks, b->ranks, sizeof a->ranks) == 0 && memcmp(a->dims, b->dims, sizeof a->dims) == 0;
+}
+
 /* less: of the same inputs, of which the rule was told less. Not known is fine; other is not. */
 static void check_agreement(driver *d, const situation *s, const answer *known, const answer *less,
                             const char *level)
@@ -411,7 +417,7 @@ static void drive_situation(driver *d, const situation *s, bool say, uint32_t *s
     ask(d, s, knows, KNOWLEDGE[KNOWS_NUMBERS], true, &again);
     if (say)
         tell(d, s, ", with sizes that come with the run or are not known");
-    if (memcmp(&known, &again, sizeof known) != 0)
+    if (!is_same(&known, &again))
         blame(d, s, "called twice", "infer does not say the same the second time: it has to be pure");
     d->inferred += known.status == GANTRY_OK;
     d->refused += known.status != GANTRY_OK;
