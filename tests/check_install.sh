@@ -120,6 +120,10 @@ program=$prefix/bin/gantry
 if [ -x "$program" ]; then
     "$program" run "$model" --random 1 >/dev/null || fail "the installed command line does not run a model"
     "$program" plugin check "$example" >"$work/check.log" 2>&1 || { grep -v ^pass "$work/check.log"; fail "the example does not pass gantry plugin check"; }
+    template=$work/plugin/leaky_relu.onnx
+    "$program" run "$template" --random 1 --outputs "$work/reference.npz" >/dev/null &&
+        "$program" run "$template" --random 1 --check "$work/reference.npz" --report --plugin "$example" --providers example,cpu --option plan=priority >"$work/report" &&
+        grep -q '2 on example, 1 on cpu' "$work/report" || fail "the example does not run the template's model"
     mkdir -p "$library/gantry" && cp "$example" "$library/gantry/libgantry_example.so"
     "$program" providers --plugin example >/dev/null || fail "a provider in the installed folder is not found by its name"
     for plugin in "$library"/gantry/libgantry_*.so "$example"; do

@@ -161,10 +161,11 @@ void kit_group_faults(kit *k)
         } else {
             int struck = walk(k, (stage)s, model, &data);
             if (struck == 0)
-                kit_skip(k,
-                         "%s takes nothing from host->alloc, so the application's allocator and limits do "
-                         "not hold for it",
-                         STAGES[s]);
+                kit_skip(
+                    k,
+                    "%s takes nothing from host->alloc: right when it needs no memory; the application's "
+                    "allocator and limits do not hold for what it takes elsewhere",
+                    STAGES[s]);
             else
                 kit_pass(k,
                          "each of %d allocations: a status or none needed, nothing left behind, works the "
