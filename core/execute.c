@@ -182,7 +182,7 @@ static gantry_status run_program(gt_frame *frame, gt_plan_state *state, const gt
     return stopped_or(frame, step->provider, status, err);
 }
 
-static gantry_status wait_for(gt_frame *frame, uint32_t domain, uint32_t queue, gantry_error *err)
+static gantry_status wait_for_queue(gt_frame *frame, uint32_t domain, uint32_t queue, gantry_error *err)
 {
     const gantry_domain *table = frame->run->session->domains[domain].entry->table;
     gantry_status status = table->queue_sync(table->self, gt_run_queue(frame->run, domain, queue), err);
@@ -197,6 +197,15 @@ gantry_status gt_run_settle(const gantry_run *run, uint32_t domain, gantry_error
     const gantry_domain *table = run->session->domains[domain].entry->table;
     GT_TRY(table->queue_sync(table->self, run->queues[domain], err));
     return run->copiers[domain] ? table->queue_sync(table->self, run->copiers[domain], err) : GANTRY_OK;
+}
+
+/* What the queue was given behind an event delays nobody. */
+static gantry_status run_wait(gt_frame *frame, const gt_plan_state *state, const gt_step *step,
+                              gantry_error *err)
+{
+    const gantry_domain *table = frame->run->session->domains[step->domain].entry->table;
+    return step->event == GT_NONE ? wait_for_queue(frame, step->domain, step->queue, err)
+                                  : table->event_sync(table->self, state->events[step->event], err);
 }
 
 static gantry_status run_event(gt_frame *frame, const gt_plan_state *state, const gt_step *step,
@@ -220,7 +229,7 @@ static gantry_status run_step(gt_frame *frame, gt_plan_state *state, uint32_t in
     case GT_STEP_CONVERT:
         return run_convert(frame, state, step, err);
     case GT_STEP_WAIT:
-        return wait_for(frame, step->domain, step->queue, err);
+        return run_wait(frame, state, step, err);
     case GT_STEP_RECORD:
     case GT_STEP_ORDER:
         return run_event(frame, state, step, err);
@@ -268,7 +277,8 @@ static gantry_status explain_step(const gt_frame *frame, const gt_step *step, ga
         [GT_STEP_WAIT] = "queue_sync", [GT_STEP_CONTROL] = NULL,      [GT_STEP_RECORD] = "event_record",
         [GT_STEP_ORDER] = "event_wait"};
     const gantry_session *session = frame->run->session;
-    const char *entry = ENTRIES[step->kind];
+    bool event = step->kind == GT_STEP_WAIT && step->event != GT_NONE;
+    const char *entry = event ? "event_sync" : ENTRIES[step->kind];
     if (!entry)
         return status;
     return step->kind == GT_STEP_CONVERT ? gt_provider_answer(session->providers[step->provider].name, entry,
@@ -277,15 +287,32 @@ static gantry_status explain_step(const gt_frame *frame, const gt_step *step, ga
                                                             GANTRY_STAGE_RUN, status, session, err);
 }
 
-/* After a failure nothing may still be writing to memory that the caller owns. */
-static void drain(gt_frame *frame)
+/* Whether an error may come of data that a device failed to make. */
+static bool may_be_a_consequence(gantry_status status)
 {
-    for (uint32_t d = 1; d < frame->run->session->domain_count; d++) {
-        if (frame->run->queues[d])
-            wait_for(frame, d, GT_QUEUE_COMPUTE, NULL);
-        if (frame->run->copiers[d])
-            wait_for(frame, d, GT_QUEUE_COPY, NULL);
-    }
+    return status != GANTRY_PROVIDER && status != GANTRY_CANCELLED && status != GANTRY_DEADLINE &&
+           status != GANTRY_RESOURCE;
+}
+
+/* After a failure nothing may still be writing to memory that the caller owns. A device's failure that was
+ * not asked for yet is the cause of what was made of its results. */
+static gantry_status drain(gt_frame *frame, gantry_status status, gantry_error *err)
+{
+    const gantry_session *session = frame->run->session;
+    for (uint32_t d = 1; d < session->domain_count; d++)
+        for (uint32_t queue = GT_QUEUE_COMPUTE; queue <= GT_QUEUE_COPY; queue++) {
+            gantry_error failure = GANTRY_ERROR_INIT;
+            if (!gt_run_queue(frame->run, d, queue))
+                continue;
+            gantry_status left = wait_for_queue(frame, d, queue, &failure);
+            if (left == GANTRY_OK || !may_be_a_consequence(status))
+                continue;
+            status = gt_domain_answer(session->domains[d].name, "queue_sync", GANTRY_STAGE_RUN, left, session,
+                                      &failure);
+            if (err && err->struct_bytes >= sizeof *err)
+                *err = failure;
+        }
+    return status;
 }
 
 /* What is counted is counted for each run. */
@@ -308,15 +335,11 @@ static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_err
         gt_timing_reset(frame, state);
     begin_counting(state, run->number);
     for (uint32_t k = 0; k < state->plan->step_count; k++) {
-        if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED)) {
-            drain(frame);
-            return gt_run_check_stop(run, err);
-        }
+        if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
+            return drain(frame, gt_run_check_stop(run, err), err);
         gantry_status status = do_step(frame, state, k, err);
-        if (status != GANTRY_OK) {
-            drain(frame);
-            return explain_step(frame, &state->plan->steps[k], status, err);
-        }
+        if (status != GANTRY_OK)
+            return drain(frame, explain_step(frame, &state->plan->steps[k], status, err), err);
     }
     if (state->times)
         gt_timing_collect(frame, state);

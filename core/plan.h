@@ -68,14 +68,15 @@ typedef enum gt_cause {
 typedef enum gt_path { GT_PATH_DIRECT, GT_PATH_PEER, GT_PATH_STAGED } gt_path;
 
 /* The queues of a domain: programs run on the first, and where a domain works on two at the same time what
- * comes into it is copied on the second. */
+ * crosses its border is copied on the second. */
 enum { GT_QUEUE_COMPUTE = 0, GT_QUEUE_COPY = 1 };
 
 /* TRANSFER: bytes of `value` from slot source to slot target, for `partition` or an output (GT_NONE); a
  * transfer inside one domain is a copy, not a boundary; between two devices it is the target's, which copies
  * from its peer. CONVERT: `value` from format `from` to `to`, by provider. RUN: the shaped program of
- * `partition`. WAIT: until the queue is idle. CONTROL: the If or Loop of `partition`. RECORD: `event` marks
- * all that the queue was given so far. ORDER: the queue goes on when `event` has passed. */
+ * `partition`. WAIT: until `event` has passed, or (GT_NONE) the queue is idle. CONTROL: the If or Loop of
+ * `partition`. RECORD: `event` marks all that the queue was given so far. ORDER: the queue goes on when
+ * `event` has passed. */
 typedef struct gt_step {
     gt_step_kind kind;
     uint32_t value;
@@ -85,7 +86,7 @@ typedef struct gt_step {
     gt_cause cause;         /* TRANSFER and CONVERT */
     gt_path path;           /* TRANSFER */
     uint32_t domain, queue; /* queue: GT_QUEUE_*, 0 on the host */
-    uint32_t event;         /* RECORD and ORDER: index into the plan's events */
+    uint32_t event;         /* RECORD, ORDER and WAIT: index into the plan's events */
     uint32_t partition;
     uint32_t provider;
     gantry_format from, to;

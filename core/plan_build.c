@@ -340,23 +340,8 @@ static gantry_status can_fetch(gt_plan_builder *b, const gt_partition *partition
     return GANTRY_OK;
 }
 
-/* Marks what the compute queue did before this partition, when inputs of the next one can be copied while it
- * runs: they may lie where nothing behind the mark is. */
-static gantry_status mark_before(gt_plan_builder *b, uint32_t index, uint32_t *out_event)
-{
-    uint32_t next = next_in_domain(b, index);
-    bool can = false;
-    for (uint32_t k = 0; next != GT_NONE && !can && k < b->variant->placement->partitions[next].input_count;
-         k++)
-        GT_TRY(can_fetch(b, &b->variant->placement->partitions[next],
-                         b->variant->placement->partitions[next].inputs[k], &can));
-    uint32_t domain = b->session->providers[b->variant->placement->partitions[index].provider].domain;
-    return can && b->issued[gt_plan_actor(domain, GT_QUEUE_COMPUTE)]
-               ? gt_plan_record(b, domain, GT_QUEUE_COMPUTE, out_event)
-               : GANTRY_OK;
-}
-
-/* Copies what the next partition reads and nobody has to make, beside the one that was just handed over. */
+/* Copies what the next partition reads and nobody has to make, beside the one that was just handed over. It
+ * may lie where nothing is that the compute queue does behind the work `before`. */
 static gantry_status prefetch(gt_plan_builder *b, uint32_t index, uint32_t before)
 {
     uint32_t next = next_in_domain(b, index), slot;
@@ -368,8 +353,8 @@ static gantry_status prefetch(gt_plan_builder *b, uint32_t index, uint32_t befor
     for (uint32_t k = 0; k < partition->input_count; k++) {
         bool can;
         GT_TRY(can_fetch(b, partition, partition->inputs[k], &can));
-        if (can && before != GT_NONE)
-            GT_TRY(gt_plan_await(b, domain, GT_QUEUE_COPY, before));
+        if (can)
+            GT_TRY(gt_plan_await_compute(b, domain, before));
         if (can)
             GT_TRY(gt_plan_acquire(b, partition->inputs[k], domain, &slot));
     }
@@ -395,8 +380,7 @@ static gantry_status add_run(gt_plan_builder *b, uint32_t index, const gt_shaped
                                           .value = GT_NONE,
                                           .bytes = shaped->info.workspace_bytes},
                                 &workspace));
-    uint32_t before = GT_NONE;
-    GT_TRY(mark_before(b, index, &before));
+    uint32_t before = b->issued[gt_plan_actor(domain, GT_QUEUE_COMPUTE)];
     GT_TRY(make_inputs_ready(b, partition, inputs, domain));
     for (uint32_t k = 0; k < partition->input_count; k++)
         gt_plan_use_slot(b, inputs[k]);
@@ -510,14 +494,12 @@ static gantry_status keep(gt_plan_builder *b)
     gt_plan *plan = b->plan;
     uint32_t *domains = GT_ARENA_ARRAY(&plan->arena, uint32_t, b->events.count + 1);
     plan->slot_count = b->slots.count;
-    plan->step_count = b->steps.count;
     plan->event_count = b->events.count;
     plan->slots = gt_arena_copy(&plan->arena, b->slots.data, b->slots.count * sizeof *b->slots.data);
-    plan->steps = gt_arena_copy(&plan->arena, b->steps.data, b->steps.count * sizeof *b->steps.data);
     plan->event_domains = domains;
     for (uint32_t k = 0; domains && k < b->events.count; k++)
         domains[k] = b->events.data[k].domain;
-    return plan->slots && plan->steps && domains ? GANTRY_OK : gt_plan_no_memory(b);
+    return plan->slots && domains ? gt_plan_keep_steps(b) : gt_plan_no_memory(b);
 }
 
 /* Few plans need fewer; more are made room for as they come. */

@@ -21,16 +21,28 @@ typedef struct gt_draft_slot {
     uint32_t writer, write_op; /* of a root: the actor that fills it, and the work of the actor that does */
 } gt_draft_slot;
 
-/* A queue reads memory of another domain, or of the host: the slot is kept until the host knows that it did.
- */
+/* A queue reads memory that others write to: the slot is kept until they know that it did. Of its own domain
+ * these are the domain's first queue, of another one or of the host whoever knows what the host knows. */
 typedef struct gt_foreign_read {
     uint32_t slot, actor, op;
 } gt_foreign_read;
 
+/* Marks work of a queue: it is recorded behind that step, which may be long before the one that waits. */
 typedef struct gt_plan_event {
-    uint32_t domain;
-    uint32_t actor, op; /* what it marked last */
+    uint32_t domain, queue;
+    uint32_t step;
 } gt_plan_event;
+
+typedef struct gt_plan_work {
+    uint32_t step;
+    uint32_t event; /* that marks it, or GT_NONE */
+} gt_plan_work;
+
+/* What an actor was given, and what it knew with each of these works (actor_count numbers). */
+typedef struct gt_plan_history {
+    GT_VEC(gt_plan_work) works;
+    GT_VEC(uint32_t) knew;
+} gt_plan_history;
 
 typedef struct gt_plan_builder {
     gt_plan *plan;
@@ -49,7 +61,8 @@ typedef struct gt_plan_builder {
      * before whatever a does next. */
     uint32_t actor_count;
     uint32_t *issued, *knows;
-    GT_VEC(uint32_t) * step_of; /* by actor: the step of each work */
+    uint32_t *asked; /* by actor: the host waited for the queue, which says what failed, behind this work */
+    gt_plan_history *histories; /* by actor */
     GT_VEC(gt_foreign_read) foreign;
     GT_VEC(gt_plan_event) events;
     gt_cause cause; /* of the copies that are added: GT_CAUSE_BOUNDARY leaves it to the slots */
@@ -84,24 +97,27 @@ gantry_status gt_plan_add_step(gt_plan_builder *b, gt_step step);
 void gt_plan_use_slot(gt_plan_builder *b, uint32_t slot);
 /* The step that was added last fills the slot. */
 void gt_plan_note_write(gt_plan_builder *b, uint32_t slot);
-/* The step that was added last, of a queue, reads the slot, which is of another domain. */
+/* The step that was added last, of a queue, reads the slot, which is of another domain, or which the domain's
+ * other queue may write to. */
 gantry_status gt_plan_note_foreign_read(gt_plan_builder *b, uint32_t slot);
 /* The control step that was added last left work on the compute queue of this domain. */
 gantry_status gt_plan_note_left(gt_plan_builder *b, uint32_t domain);
 /* The step that was added last and left work there fills the slot, on the compute queue of its domain. */
 void gt_plan_note_left_write(gt_plan_builder *b, uint32_t slot);
-/* Before somebody reads a slot: whoever fills it has done so. A queue of the same domain is ordered by an
- * event, anybody else waits on the host. */
+/* Before somebody reads a slot: whoever fills it has done so. A queue of the same domain goes on after an
+ * event, anybody else waits on the host: for that event, and not for what its queue was given later. */
 gantry_status gt_plan_make_ready(gt_plan_builder *b, uint32_t slot, uint32_t domain, uint32_t queue);
-/* One event more, or what is known already when the queue got no work since `out_event` was recorded. */
-gantry_status gt_plan_record(gt_plan_builder *b, uint32_t domain, uint32_t queue, uint32_t *out_event);
-gantry_status gt_plan_await(gt_plan_builder *b, uint32_t domain, uint32_t queue, uint32_t event);
+/* The second queue of a domain goes on when the first one has done `op`; 0: at once. */
+gantry_status gt_plan_await_compute(gt_plan_builder *b, uint32_t domain, uint32_t op);
 /* The first step whose memory a queue must not touch yet: another queue of the domain may still be at it. */
 uint32_t gt_plan_unordered_since(const gt_plan_builder *b, uint32_t domain, uint32_t queue);
 /* Whether each device of the session has one queue, and nobody but it touches its memory. */
 bool gt_plan_one_queue_each(const gantry_session *session);
-/* Waits for every queue with work that the host does not know to be done; a body may leave some. */
+/* Waits for every queue that was given work since the host last waited for all of it: only so does a failure
+ * show. A body may leave some. */
 gantry_status gt_plan_finish(gt_plan_builder *b);
+/* The steps in the plan's memory, with a RECORD behind each one that an event marks. */
+gantry_status gt_plan_keep_steps(gt_plan_builder *b);
 
 /* ---- plan_slots.c ---------------------------------------------------------------------------- */
 

@@ -92,12 +92,13 @@ gantry_status gt_plan_outside_slot(gt_plan_builder *b, uint32_t value, uint32_t 
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Which queue copies: that of the target where it can, else the source's. What comes into a device may have a
- * queue of its own. */
+/* Which queue copies: that of the target where it can, else the source's. What comes into a device or leaves
+ * it for the host may have a queue of its own. */
 static void choose_queue(const gt_plan_builder *b, uint32_t from, uint32_t to, gt_step *step)
 {
     step->domain = to ? to : from;
-    step->queue = to && from != to && b->session->domains[to].copy_queue ? GT_QUEUE_COPY : GT_QUEUE_COMPUTE;
+    step->queue =
+        from != to && b->session->domains[step->domain].copy_queue ? GT_QUEUE_COPY : GT_QUEUE_COMPUTE;
 }
 
 static gt_cause cause_of(const gt_plan_builder *b, const gt_slot *source, const gt_slot *target)
@@ -131,7 +132,7 @@ gantry_status gt_plan_add_transfer(gt_plan_builder *b, uint32_t value, uint32_t 
                     .workspace = GT_NO_SLOT};
     choose_queue(b, from, to, &step);
     GT_TRY(gt_plan_make_ready(b, source, step.domain, step.queue));
-    if (step.queue == GT_QUEUE_COPY && b->slots.data[target].kind == GT_SLOT_ARENA) {
+    if (step.queue == GT_QUEUE_COPY && to && b->slots.data[target].kind == GT_SLOT_ARENA) {
         gt_draft_slot *root = gt_plan_root(b, target);
         uint32_t since = gt_plan_unordered_since(b, step.domain, step.queue);
         root->first = since < root->first ? since : root->first;
@@ -140,7 +141,8 @@ gantry_status gt_plan_add_transfer(gt_plan_builder *b, uint32_t value, uint32_t 
     gt_plan_use_slot(b, target);
     GT_TRY(gt_plan_add_step(b, step));
     gt_plan_note_write(b, target);
-    return from != step.domain ? gt_plan_note_foreign_read(b, source) : GANTRY_OK;
+    return from != step.domain || step.queue == GT_QUEUE_COPY ? gt_plan_note_foreign_read(b, source)
+                                                              : GANTRY_OK;
 }
 
 static bool are_peers(const gt_plan_builder *b, uint32_t from, uint32_t to)

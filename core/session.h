@@ -26,7 +26,8 @@ typedef struct gt_session_domain {
         info;        /* as its plugin describes it, or with the costs that were measured (option probe) */
     uint64_t peers;  /* a bit for each session domain that it can copy from without the host */
     bool pins;       /* copies with the host are better from and to memory that it pins */
-    bool copy_queue; /* what comes into it is copied on a queue of its own, ordered by events */
+    bool events;     /* the host can wait for a part of what a queue was given */
+    bool copy_queue; /* copies with the host and from peers have a queue of their own, ordered by events */
 } gt_session_domain;
 
 typedef struct gt_phase {

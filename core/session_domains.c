@@ -17,11 +17,10 @@ static uint64_t peers_of(const gantry_session *session, uint32_t domain)
     return peers;
 }
 
-static bool has_copy_queue(const gt_session_domain *domain)
+static bool has_events(const gantry_domain *table)
 {
-    const gantry_domain *table = domain->entry->table;
-    return table && domain->info.queue_count >= 2 && table->event_create && table->event_destroy &&
-           table->event_record && table->event_wait;
+    return table && table->event_create && table->event_destroy && table->event_record && table->event_wait &&
+           table->event_sync;
 }
 
 static bool is_cost(double number)
@@ -68,6 +67,8 @@ void gt_session_link_domains(gantry_session *session)
         session->domains[d].peers = peers_of(session, d);
         session->domains[d].pins =
             d && session->options.staging_limit && session->domains[d].info.separate_memory;
-        session->domains[d].copy_queue = has_copy_queue(&session->domains[d]);
+        session->domains[d].events = has_events(session->domains[d].entry->table);
+        session->domains[d].copy_queue =
+            session->domains[d].events && session->domains[d].info.queue_count >= 2;
     }
 }

@@ -239,6 +239,7 @@ static void count_step(plan_tally *counts, const gt_step *step)
     counts->steps[step->kind]++;
     counts->peers += step->kind == GT_STEP_TRANSFER && step->path == GT_PATH_PEER;
     counts->copied_beside += step->kind == GT_STEP_TRANSFER && step->queue == GT_QUEUE_COPY;
+    counts->event_waits += step->kind == GT_STEP_WAIT && step->event != GT_NONE;
 }
 
 static void count_plan(plan_tally *counts, const gt_plan *plan)
@@ -315,9 +316,10 @@ static void print_plan(const gt_plan *plan)
         if (step->kind == GT_STEP_TRANSFER || step->kind == GT_STEP_CONVERT) {
             print_slots(plan, "", 1, &step->source);
             print_slots(plan, " ->", 1, &step->target);
-        } else if (step->kind == GT_STEP_RECORD || step->kind == GT_STEP_ORDER) {
-            printf(" event %u", step->event);
-        } else if (step->kind != GT_STEP_WAIT) {
+        } else if (step->kind >= GT_STEP_RECORD || step->kind == GT_STEP_WAIT) {
+            if (step->event != GT_NONE)
+                printf(" event %u", step->event);
+        } else {
             const gt_partition *partition = &plan->variant->placement->partitions[step->partition];
             for (uint32_t n = 0; n < partition->node_count; n++)
                 printf(" %s", plan->variant->graph->nodes.data[partition->nodes[n]]->name);

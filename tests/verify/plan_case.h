@@ -11,7 +11,7 @@
 /* What the cases were, so that a run that checks nothing shows. */
 typedef struct plan_tally {
     uint64_t compiled, unsupported, impossible, refused, plans, segments, runs, steps[GT_STEP_ORDER + 1],
-        peers, copied_beside, views, bounded, open;
+        peers, copied_beside, event_waits, views, bounded, open;
 } plan_tally;
 
 #define PLAN_CASE_TEXT 400

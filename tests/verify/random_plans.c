@@ -46,13 +46,13 @@ int main(int argc, char **argv)
            " unsupported, %" PRIu64 " with impossible sizes, %" PRIu64 " shapes refused; %" PRIu64
            " plans in %" PRIu64 " segments: %" PRIu64 " runs of programs, %" PRIu64 " copies (%" PRIu64
            " from peers, %" PRIu64 " on a second queue, %" PRIu64 " ordered), %" PRIu64
-           " conversions, %" PRIu64 " waits, %" PRIu64 " control steps, %" PRIu64 " views, %" PRIu64
-           " bounded values; %" PRIu64 " executions; %" PRIu64 " failed\n",
+           " conversions, %" PRIu64 " waits (%" PRIu64 " for events), %" PRIu64 " control steps, %" PRIu64
+           " views, %" PRIu64 " bounded values; %" PRIu64 " executions; %" PRIu64 " failed\n",
            count, counts.compiled, counts.open, counts.unsupported, counts.impossible, counts.refused,
            counts.plans, counts.segments, counts.steps[GT_STEP_RUN], counts.steps[GT_STEP_TRANSFER],
            counts.peers, counts.copied_beside, counts.steps[GT_STEP_ORDER], counts.steps[GT_STEP_CONVERT],
-           counts.steps[GT_STEP_WAIT], counts.steps[GT_STEP_CONTROL], counts.views, counts.bounded,
-           counts.runs, failures);
+           counts.steps[GT_STEP_WAIT], counts.event_waits, counts.steps[GT_STEP_CONTROL], counts.views,
+           counts.bounded, counts.runs, failures);
     bool checked_nothing = count >= ENOUGH && counts.runs == 0;
     return failures != 0 || checked_nothing;
 }

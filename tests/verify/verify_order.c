@@ -51,23 +51,43 @@ static void forget_done(verifier *v)
     v->flights.count = kept;
 }
 
-bool verify_wait(verifier *v, const gt_step *step)
-{
-    CHECK(step->domain > 0, "a wait for the host");
-    if (!check_queue(v, step))
-        return false;
-    join(v, clock_of(v, 0), clock_of(v, verify_actor(step->domain, step->queue)));
-    forget_done(v);
-    return true;
-}
-
 static bool check_event(verifier *v, const gt_step *step)
 {
     CHECK(step->event < v->plan->event_count && v->plan->event_domains[step->event] == step->domain,
           "event %u for domain %u", step->event, step->domain);
-    CHECK(step->domain > 0 && v->session->domains[step->domain].copy_queue, "an event of domain %u",
+    CHECK(step->domain > 0 && v->session->domains[step->domain].events, "an event of domain %u",
           step->domain);
     return check_queue(v, step);
+}
+
+/* What the queue knew that recorded the event of a step; NULL: none did, or the event makes no sense. */
+static const uint32_t *mark_of(verifier *v, const gt_step *step)
+{
+    if (!check_event(v, step))
+        return NULL;
+    const uint32_t *mark = &v->marks[(size_t)step->event * v->actors];
+    for (uint32_t a = 0; a < v->actors; a++)
+        if (mark[a])
+            return mark;
+    verify_wrong(v, "event %u is awaited before it is recorded", step->event);
+    return NULL;
+}
+
+/* Only who waits for the queue itself learns what failed in it. */
+bool verify_wait(verifier *v, const gt_step *step)
+{
+    CHECK(step->domain > 0, "a wait for the host");
+    uint32_t actor = verify_actor(step->domain, step->queue);
+    if (!check_queue(v, step))
+        return false;
+    const uint32_t *mark = step->event == GT_NONE ? clock_of(v, actor) : mark_of(v, step);
+    if (!mark)
+        return false;
+    if (step->event == GT_NONE)
+        v->asked[actor] = v->issued[actor];
+    join(v, clock_of(v, 0), mark);
+    forget_done(v);
+    return true;
 }
 
 bool verify_record(verifier *v, const gt_step *step)
@@ -81,13 +101,11 @@ bool verify_record(verifier *v, const gt_step *step)
 
 bool verify_order(verifier *v, const gt_step *step)
 {
-    if (!check_event(v, step))
+    const uint32_t *mark = mark_of(v, step);
+    if (!mark)
         return false;
-    const uint32_t *mark = &v->marks[(size_t)step->event * v->actors];
-    uint32_t known = 0;
-    for (uint32_t a = 0; a < v->actors; a++)
-        known |= mark[a];
-    CHECK(known, "event %u is awaited before it is recorded", step->event);
+    CHECK(v->session->domains[step->domain].copy_queue, "domain %u has no queues to be ordered",
+          step->domain);
     join(v, clock_of(v, verify_actor(step->domain, step->queue)), mark);
     return true;
 }
@@ -147,7 +165,7 @@ static bool check_left(verifier *v, uint32_t actor)
 bool verify_all_done(verifier *v)
 {
     for (uint32_t a = 1; a < v->actors; a++)
-        if (clock_of(v, 0)[a] != v->issued[a] && !check_left(v, a))
+        if (v->asked[a] != v->issued[a] && !check_left(v, a))
             return false;
     return true;
 }

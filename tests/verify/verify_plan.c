@@ -489,6 +489,7 @@ bool verify_plans(const gt_variant *variant, const gt_plan *const *plans, char *
     v->done = verify_room(variant->placement->partition_count, 1);
     v->actors = 1 + 2 * (v->session->domain_count - 1);
     v->issued = verify_room(v->actors, sizeof *v->issued);
+    v->asked = verify_room(v->actors, sizeof *v->asked);
     v->clock = verify_room((size_t)v->actors * v->actors, sizeof *v->clock);
     v->unfinished_op = verify_room(values, sizeof *v->unfinished_op);
     v->unfinished = verify_room(values, sizeof *v->unfinished);
@@ -508,6 +509,7 @@ bool verify_plans(const gt_variant *variant, const gt_plan *const *plans, char *
     free(v->aliases);
     free(v->done);
     free(v->issued);
+    free(v->asked);
     free(v->clock);
     free(v->unfinished_op);
     free(v->unfinished);

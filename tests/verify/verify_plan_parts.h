@@ -60,6 +60,7 @@ typedef struct verifier {
      * knows that work of b is done up to there. */
     uint32_t actors;
     uint32_t *issued, *clock;
+    uint32_t *asked; /* by actor: up to there the host waited for the queue, and knows what failed */
     uint32_t *marks; /* by event: the clock of the queue that recorded it; all 0: nobody did */
     uint32_t *unfinished, *unfinished_op; /* by value: the work that makes its true size, or 0 */
     uint32_t *delivered;                  /* by graph output: how often */
@@ -113,7 +114,7 @@ bool verify_order(verifier *v, const gt_step *step);
 bool verify_is_free(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
 /* The same, and from now on the actor is. */
 bool verify_settled(verifier *v, const range *r, uint32_t actor, bool writes, const char *what);
-bool verify_all_done(verifier *v); /* the host knows all work but what a body may leave */
+bool verify_all_done(verifier *v); /* the host waited for all queues but for what a body may leave */
 bool verify_one_queue_each(const verifier *v);
 
 #endif
