@@ -188,11 +188,26 @@ static gantry_status format_slot(gt_plan_builder *b, uint32_t value, uint32_t pr
     return gt_plan_add_slot(b, slot, out_slot);
 }
 
+/* What passes the host on its way from device to device leaves the first one as a whole, before the host
+ * waits for any of it: the second one gets a value while the next leaves. */
+static gantry_status send_ahead(gt_plan_builder *b, const gt_partition *partition, uint32_t domain)
+{
+    uint32_t slot;
+    bool shapes_only;
+    for (uint32_t k = 0; domain && b->session->domain_count > 2 && k < partition->input_count; k++) {
+        GT_TRY(feeds_shapes_only(b, partition, partition->inputs[k], &shapes_only));
+        if (!shapes_only)
+            GT_TRY(gt_plan_source(b, partition->inputs[k], domain, &slot));
+    }
+    return GANTRY_OK;
+}
+
 /* The inputs in the provider's domain, in the default format. */
 static gantry_status bring_inputs(gt_plan_builder *b, uint32_t index, uint32_t *slots)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     uint32_t domain = b->session->providers[partition->provider].domain;
+    GT_TRY(send_ahead(b, partition, domain));
     for (uint32_t k = 0; k < partition->input_count; k++) {
         bool shapes_only;
         GT_TRY(feeds_shapes_only(b, partition, partition->inputs[k], &shapes_only));
@@ -296,11 +311,12 @@ static gantry_status finish_output(gt_plan_builder *b, uint32_t index, uint32_t 
     return view ? keep_view(b, value, slot) : GANTRY_OK;
 }
 
-/* Inputs that came on the copy queue, or from a queue that the host reads after. */
+/* Inputs that came on the copy queue, or from a queue that the host reads after. The last that was copied
+ * comes first: who has waited for it need not wait for the others. */
 static gantry_status make_inputs_ready(gt_plan_builder *b, const gt_partition *partition,
                                        const uint32_t *inputs, uint32_t domain)
 {
-    for (uint32_t k = 0; k < partition->input_count; k++)
+    for (uint32_t k = partition->input_count; k-- > 0;)
         if (b->slots.data[inputs[k]].kind != GT_SLOT_NONE)
             GT_TRY(gt_plan_make_ready(b, inputs[k], domain, GT_QUEUE_COMPUTE));
     return GANTRY_OK;

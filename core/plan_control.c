@@ -39,7 +39,7 @@ static gantry_status bring_inputs(gt_plan_builder *b, const gt_node *node, const
 static gantry_status make_inputs_ready(gt_plan_builder *b, const uint32_t *inputs, uint32_t count)
 {
     bool in_order = gt_plan_one_queue_each(b->session);
-    for (uint32_t k = 0; k < count; k++)
+    for (uint32_t k = count; k-- > 0;)
         if (inputs[k] != GT_NO_SLOT)
             GT_TRY(gt_plan_make_ready(b, inputs[k], in_order ? b->slots.data[inputs[k]].domain : 0,
                                       GT_QUEUE_COMPUTE));

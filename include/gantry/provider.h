@@ -516,7 +516,7 @@ struct gantry_domain {
      * device's. Host memory stays valid and unchanged until the queue passed the copy. */
     gantry_status (*copy)(void *self, gantry_queue *queue, gantry_copy_kind kind, gantry_buffer target,
                           gantry_buffer source, size_t bytes, gantry_error *err);
-    /* All six optional together: the executor then waits with queue_sync. */
+    /* All six optional together: the executor then waits with queue_sync. event_sync reports as that does. */
     gantry_status (*event_create)(void *self, gantry_event **out_event, gantry_error *err);
     void (*event_destroy)(void *self, gantry_event *event);
     gantry_status (*event_record)(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err);

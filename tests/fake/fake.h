@@ -4,7 +4,7 @@
  *
  *     fake_config.c   what the JSON text asks for       fake_memory.c    two mappings of one file
  *     fake_queue.c    order, events, time               fake_copy.c      copies, pinned memory, peers
- *     fake_judge.c    verdicts
+ *     fake_judge.c    verdicts                          fake_log.c       what it did, in order
  *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
  *     fake_constants.c their weights                    fake_options.c   options, phases
  *     fake_class.c    what the concurrency class promises
@@ -74,7 +74,8 @@ typedef enum fake_call {
     FAKE_CALL_QUEUE,
     FAKE_CALL_EVENT,
     FAKE_CALL_RECORD,
-    FAKE_CALL_WAIT, /* of a queue for an event */
+    FAKE_CALL_WAIT,  /* of a queue for an event */
+    FAKE_CALL_AWAIT, /* of the host for an event */
     FAKE_CALL_JUDGE,
     FAKE_CALL_DESCRIBE, /* of providers */
     FAKE_CALL_COUNT
@@ -112,6 +113,7 @@ typedef struct fake_configs {
     uint32_t count;
     fake_config devices[FAKE_MAX_DEVICES];
     char counters_file[1024];
+    char log_file[1024];
     bool fail_open;
 } fake_configs;
 
@@ -184,8 +186,16 @@ typedef struct fake_pinned {
     size_t bytes;
 } fake_pinned;
 
+/* Thread-safe. fd -1: nobody reads it. */
+typedef struct fake_log {
+    int fd;
+    pthread_mutex_t lock;
+} fake_log;
+
 typedef struct fake_domain {
     const gantry_host *host;
+    fake_log *log;
+    atomic_uint queue_count;   /* opened so far */
     const fake_config *config; /* of the first device in it */
     fake_memory memory;
     fake_counters *counters;
@@ -214,6 +224,13 @@ int fake_domain_peer(void *self, const char *other_name, const gantry_domain *ot
 gantry_status fake_copy_from_peer(void *self, gantry_queue *queue, const gantry_domain *other,
                                   gantry_buffer target, gantry_buffer source, size_t bytes,
                                   gantry_error *err);
+gantry_status fake_log_open(fake_log *log, const char *path, gantry_error *err);
+void fake_log_close(fake_log *log);
+/* One line: the domain, "queue N" or, on another thread than a queue's, "host", and what begins or ends
+ * there. The order of lines is that in which it happened. */
+GANTRY_PRINTF(2, 3) void fake_note(fake_domain *domain, const char *format, ...);
+/* Of the queue whose thread calls, from 0 in the order in which the domain's were opened; -1: of none. */
+int fake_queue_number(void);
 /* How long a copy takes. */
 double fake_copy_ns(const fake_config *config, size_t bytes, bool pinned);
 void fake_sleep_until(const fake_domain *domain, uint64_t end_ns);

@@ -291,9 +291,9 @@ static gantry_status parse_faults(fake_config *config, const char *key, const js
 static gantry_status parse_fail(fake_config *config, const char *key, const json_t *value, size_t field,
                                 gantry_error *err)
 {
-    static const char *const calls[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run",   "run_late",
-                                                       "alloc",   "copy",    "sync",    "lost",  "queue",
-                                                       "event",   "record",  "wait",    "judge", "describe"};
+    static const char *const calls[FAKE_CALL_COUNT] = {
+        "compile", "reshape", "context", "run",    "run_late", "alloc", "copy",  "sync",
+        "lost",    "queue",   "event",   "record", "wait",     "await", "judge", "describe"};
     const char *call;
     json_t *number;
     if (!json_is_object(value))
@@ -409,6 +409,10 @@ static gantry_status parse_root(const json_t *root, fake_configs *out, gantry_er
     if (file && strlen(file) >= sizeof out->counters_file)
         return bad(err, "counters_file", "a path of at most 1023 bytes");
     snprintf(out->counters_file, sizeof out->counters_file, "%s", file ? file : "");
+    const char *log = json_string_value(json_object_get(root, "log_file"));
+    if (log && strlen(log) >= sizeof out->log_file)
+        return bad(err, "log_file", "a path of at most 1023 bytes");
+    snprintf(out->log_file, sizeof out->log_file, "%s", log ? log : "");
     out->fail_open = json_is_true(json_object_get(root, "fail_open"));
     for (out->count = 0; out->count < json_array_size(devices); out->count++) {
         gantry_status status =

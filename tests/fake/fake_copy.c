@@ -161,12 +161,18 @@ static gantry_status do_copy(void *arg, gantry_error *err)
     bool inside = copy->kind == GANTRY_COPY_INSIDE && !copy->peer;
     bool pinned = copy->kind != GANTRY_COPY_INSIDE &&
                   is_pinned(domain, copy->kind == GANTRY_COPY_TO_HOST ? target : source, copy->bytes);
+    const char *what = inside                                ? "inside"
+                       : copy->peer                          ? "from_peer"
+                       : copy->kind == GANTRY_COPY_TO_DEVICE ? "to_device"
+                                                             : "to_host";
+    fake_note(domain, "begin %s %zu", what, copy->bytes);
     if (copy->bytes)
         memmove(target, source, copy->bytes);
     count_copy(copy, pinned);
     if (!inside)
         fake_sleep_until(domain,
                          begin + (uint64_t)fake_copy_ns(domain->config, copy->bytes, pinned || copy->peer));
+    fake_note(domain, "end %s %zu", what, copy->bytes);
     return GANTRY_OK;
 }
 

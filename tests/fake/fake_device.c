@@ -20,6 +20,7 @@ typedef struct fake_plugin {
     const char *unavailable[FAKE_MAX_DEVICES];
     void *counters_map;
     size_t counters_bytes;
+    fake_log log;
 } fake_plugin;
 
 /* ---- counters -------------------------------------------------------------------------------- */
@@ -78,6 +79,7 @@ static gantry_status find_or_open_domain(fake_plugin *plugin, const fake_config 
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "fake device: out of memory");
     domain->host = plugin->host;
     domain->config = config;
+    domain->log = &plugin->log;
     domain->script.fail = config->fail;
     gantry_status status = fake_memory_open(&domain->memory, config->memory_bytes, err);
     if (status != GANTRY_OK) {
@@ -212,6 +214,7 @@ static void plugin_close(void *self)
         pthread_mutex_destroy(&plugin->domains[k]->pinned_lock);
         free(plugin->domains[k]);
     }
+    fake_log_close(&plugin->log);
     if (plugin->counters_map)
         munmap(plugin->counters_map, plugin->counters_bytes);
     free(plugin);
@@ -222,6 +225,8 @@ static gantry_status open_all(fake_plugin *plugin, gantry_plugin *out_plugin, ga
     gantry_status status = fake_configs_parse(plugin->host->config, &plugin->configs, err);
     if (status == GANTRY_OK)
         status = open_counters(plugin, err);
+    if (status == GANTRY_OK)
+        status = fake_log_open(&plugin->log, plugin->configs.log_file, err);
     for (uint32_t k = 0; status == GANTRY_OK && k < plugin->configs.count; k++)
         status = open_provider(plugin, &plugin->configs.devices[k], err);
     if (status == GANTRY_OK && plugin->configs.fail_open)
@@ -256,6 +261,8 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
     if (!plugin)
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "fake device: out of memory");
     plugin->host = host;
+    plugin->log.fd = -1;
+    pthread_mutex_init(&plugin->log.lock, NULL);
     gantry_status status = open_all(plugin, out_plugin, err);
     if (status != GANTRY_OK) {
         plugin_close(plugin);

@@ -19,6 +19,7 @@ typedef struct task {
 
 struct gantry_queue {
     fake_domain *domain;
+    int number;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, passed;
@@ -37,6 +38,9 @@ struct gantry_event {
     uint64_t time_ns;
     gantry_queue *queue; /* of the last record; not used once completed == recorded */
     uint64_t ticket;
+    /* What had failed in the queue when it was passed last. */
+    gantry_status failed;
+    char failure[512];
 };
 
 /* ---- time and failures ----------------------------------------------------------------------- */
@@ -58,9 +62,9 @@ void fake_sleep_until(const fake_domain *domain, uint64_t end_ns)
 
 gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_call call, gantry_error *err)
 {
-    static const char *const names[FAKE_CALL_COUNT] = {"compile", "reshape", "context", "run",   "run",
-                                                       "alloc",   "copy",    "sync",    "run",   "queue",
-                                                       "event",   "record",  "wait",    "judge", "describe"};
+    static const char *const names[FAKE_CALL_COUNT] = {
+        "compile", "reshape", "context", "run",    "run",  "alloc", "copy",  "sync",
+        "run",     "queue",   "event",   "record", "wait", "await", "judge", "describe"};
     uint64_t number = atomic_fetch_add(&script->calls[call], 1) + 1;
     if (call == FAKE_CALL_LOST && script->fail[call] && number >= script->fail[call])
         atomic_store(&domain->lost, 1);
@@ -90,9 +94,17 @@ static bool may_work(const gantry_queue *queue)
     return queue->head && (!queue->domain->config->late || queue->done < queue->released || queue->closing);
 }
 
+static _Thread_local int this_queue = -1;
+
+int fake_queue_number(void)
+{
+    return this_queue;
+}
+
 static void *queue_thread(void *queue_)
 {
     gantry_queue *queue = queue_;
+    this_queue = queue->number;
     pthread_mutex_lock(&queue->lock);
     for (;;) {
         while (!may_work(queue) && !queue->closing)
@@ -181,6 +193,7 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
     if (!queue)
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
     queue->domain = domain;
+    queue->number = (int)atomic_fetch_add(&domain->queue_count, 1);
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->work, NULL);
     pthread_cond_init(&queue->passed, NULL);
@@ -221,6 +234,7 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
         return fake_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "fake device: the queue is NULL");
     atomic_fetch_add(&domain->counters->syncs, 1);
     gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_SYNC, err);
+    fake_note(domain, "begin sync of queue %d", queue->number);
     pthread_mutex_lock(&queue->lock);
     queue->released = queue->pushed;
     pthread_cond_signal(&queue->work);
@@ -230,6 +244,7 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
         status = fake_fail(err, queue->failed, GANTRY_STAGE_RUN, "%s", queue->failure);
     queue->failed = GANTRY_OK;
     pthread_mutex_unlock(&queue->lock);
+    fake_note(domain, "end sync of queue %d", queue->number);
     return status;
 }
 
@@ -238,6 +253,7 @@ static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *e
 typedef struct event_task {
     gantry_event *event;
     uint64_t number;
+    gantry_queue *queue; /* that records it */
 } event_task;
 
 static gantry_status event_create(void *self, gantry_event **out_event, gantry_error *err)
@@ -295,7 +311,14 @@ static void event_destroy(void *self, gantry_event *event)
 static gantry_status do_record(void *arg, gantry_error *err)
 {
     const event_task *t = arg;
+    char failure[sizeof t->event->failure];
+    pthread_mutex_lock(&t->queue->lock);
+    gantry_status failed = t->queue->failed;
+    memcpy(failure, t->queue->failure, sizeof failure);
+    pthread_mutex_unlock(&t->queue->lock);
     pthread_mutex_lock(&t->event->lock);
+    t->event->failed = failed;
+    memcpy(t->event->failure, failure, sizeof failure);
     t->event->completed = t->number;
     t->event->time_ns = t->event->domain->host->now_ns(t->event->domain->host);
     pthread_cond_broadcast(&t->event->completed_cond);
@@ -306,7 +329,7 @@ static gantry_status do_record(void *arg, gantry_error *err)
 static gantry_status event_record(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
     uint64_t ticket = 0;
-    event_task t = {event, times_recorded(event) + 1};
+    event_task t = {event, times_recorded(event) + 1, queue};
     gantry_status status = fake_call_begin(queue->domain, &queue->domain->script, FAKE_CALL_RECORD, err);
     if (status != GANTRY_OK)
         return status;
@@ -330,15 +353,22 @@ static gantry_status do_wait(void *arg, gantry_error *err)
 
 static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
-    event_task t = {event, times_recorded(event)};
+    event_task t = {event, times_recorded(event), NULL};
     gantry_status status = fake_call_begin(queue->domain, &queue->domain->script, FAKE_CALL_WAIT, err);
     return status != GANTRY_OK ? status : fake_queue_push(queue, do_wait, &t, sizeof t, err);
 }
 
 static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
 {
+    gantry_status status = fake_call_begin(event->domain, &event->domain->script, FAKE_CALL_AWAIT, err);
+    fake_note(event->domain, "begin wait for an event");
     wait_for(event, times_recorded(event));
-    return GANTRY_OK;
+    pthread_mutex_lock(&event->lock);
+    if (event->failed != GANTRY_OK && status == GANTRY_OK)
+        status = fake_fail(err, event->failed, GANTRY_STAGE_RUN, "%s", event->failure);
+    pthread_mutex_unlock(&event->lock);
+    fake_note(event->domain, "end wait for an event");
+    return status;
 }
 
 static gantry_status event_elapsed(void *self, gantry_event *from, gantry_event *to, double *out_ns)

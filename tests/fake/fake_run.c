@@ -138,10 +138,13 @@ static gantry_status run_program(void *arg, gantry_error *err)
     for (uint32_t k = 0; status == GANTRY_OK && k < program->kernel_count; k++) {
         const kernel *kernel_ = &program->kernels[k];
         uint64_t begin = domain->host->now_ns(domain->host);
+        const char *name = program->graph->nodes[kernel_->nodes[kernel_->node_count - 1]]->name;
+        fake_note(domain, "begin kernel %s", name);
         for (uint32_t n = 0; status == GANTRY_OK && n < kernel_->node_count; n++)
             status = run_node(task, kernel_->nodes[n], err);
         if (kernel_->work_us >= 0)
             fake_sleep_until(domain, begin + (uint64_t)(kernel_->work_us * 1e3));
+        fake_note(domain, "end kernel %s", name);
         if (k < task->timing_count)
             task->timing[k] = (gantry_timing_event){k, begin, domain->host->now_ns(domain->host) - begin};
     }

@@ -38,6 +38,9 @@ typedef struct life_case {
 #define TWO_DEVICES                                                                                          \
     "{\"name\": \"dev\", \"device_id\": 0, \"peers\": true, \"ops\": {\"Add\": [\"float32\"]}%s}, "          \
     "{\"name\": \"more\", \"device_id\": 1, \"peers\": true, \"ops\": {\"Relu\": [\"float32\"]}}"
+#define NO_PEERS                                                                                             \
+    "{\"name\": \"dev\", \"device_id\": 0, " ADDS "%s}, "                                                    \
+    "{\"name\": \"more\", \"device_id\": 1, \"ops\": {\"Mul\": [\"float32\"]}}"
 
 static gantry_status run_add(small_session *s, int repeats)
 {
@@ -52,6 +55,31 @@ static gantry_status run_add(small_session *s, int repeats)
     gantry_tensor y = small_result(s, 0);
     for (int k = 0; k < 4 * repeats; k++)
         EXPECT(small_floats_of(&y)[k] == expected[k % 4], "element %d is %f", k, small_floats_of(&y)[k]);
+    return GANTRY_OK;
+}
+
+/* y = -x * (x + x): two values for the second device. */
+static wire hand_over(void)
+{
+    wire g = small_graph("values");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "n"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Add", "add1", "x,x", "t"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Mul", "mul1", "n,t", "y"));
+    small_input(&g, "x", SMALL_F32, 2, -1, 4);
+    small_output(&g, "y", SMALL_F32, 2, -1, 4);
+    return small_model(g);
+}
+
+static gantry_status run_hand_over(small_session *s, int repeats)
+{
+    static float a[12] = {1, -2, 3, -4, 1, -2, 3, -4, 1, -2, 3, -4};
+    small_bind(s, 0, SMALL_F32, 2, repeats, 4, a);
+    gantry_status status = gantry_run_execute(s->run, &s->err);
+    if (status != GANTRY_OK)
+        return status;
+    gantry_tensor y = small_result(s, 0);
+    for (int k = 0; k < 4 * repeats; k++)
+        EXPECT(small_floats_of(&y)[k] == -2 * a[k] * a[k], "element %d is %f", k, small_floats_of(&y)[k]);
     return GANTRY_OK;
 }
 
@@ -235,9 +263,9 @@ static bool live(const life_case *what, const char *call, int number)
 
 static void fail_every_call(const life_case *what)
 {
-    static const char *const calls[] = {"compile", "reshape", "context", "run",  "run_late",
-                                        "alloc",   "copy",    "sync",    "lost", "queue",
-                                        "event",   "record",  "wait",    "judge"};
+    static const char *const calls[] = {"compile", "reshape", "context", "run",   "run_late",
+                                        "alloc",   "copy",    "sync",    "lost",  "queue",
+                                        "event",   "record",  "wait",    "await", "judge"};
     printf("%s:", what->name);
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         int number = 1;
@@ -269,7 +297,8 @@ int main(void)
                          {"one device, fixed sizes", small_loop(), ONE, "dev,cpu", run_loop},
                          {"sizes from data", small_nonzero(), ONE, "dev,cpu", run_nonzero},
                          {"two queues", small_add(-1), TWO_QUEUES, "dev,cpu", run_add},
-                         {"two devices", small_add(-1), TWO_DEVICES, "dev,more,cpu", run_add}};
+                         {"two devices", small_add(-1), TWO_DEVICES, "dev,more,cpu", run_add},
+                         {"a hand-over", hand_over(), NO_PEERS, "dev,more,cpu", run_hand_over}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         fail_every_call(&cases[k]);
         wire_free(&cases[k].model);
