@@ -307,6 +307,33 @@ gt_provider_entry *gt_runtime_acquire(gantry_runtime *runtime, const char *name,
     return available ? found : NULL;
 }
 
+/* The name of the provider of a row that can be used now; false past the end. */
+static bool usable_name(gantry_runtime *runtime, uint32_t index, char out_name[64])
+{
+    pthread_mutex_lock(&runtime->lock);
+    bool there = index < runtime->providers.count;
+    const gt_provider_entry *row = there ? runtime->providers.data[index] : NULL;
+    snprintf(out_name, 64, "%s", row && row->available ? row->info.name : "");
+    pthread_mutex_unlock(&runtime->lock);
+    return there;
+}
+
+/* Their library stays loaded meanwhile, as for a session. */
+void gantry_runtime_trim(gantry_runtime *runtime)
+{
+    char name[64];
+    for (uint32_t k = 0; runtime && usable_name(runtime, k, name); k++) {
+        gt_provider_use use;
+        gt_provider_entry *entry = *name ? gt_runtime_acquire(runtime, name, &use) : NULL;
+        if (entry && entry->table->trim) {
+            gt_provider_lock(entry);
+            entry->table->trim(entry->table->self);
+            gt_provider_unlock(entry);
+        }
+        gt_runtime_release(runtime, entry);
+    }
+}
+
 void gt_runtime_release(gantry_runtime *runtime, const gt_provider_entry *entry)
 {
     if (!entry || entry->plugin == GT_NO_PLUGIN)

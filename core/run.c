@@ -107,6 +107,16 @@ gantry_status gantry_run_create(gantry_session *session, gantry_run **out_run, g
     return GANTRY_OK;
 }
 
+void *gantry_run_native_queue(const gantry_run *run, const char *domain)
+{
+    for (uint32_t d = 1; run && domain && d < run->session->domain_count; d++) {
+        const gantry_domain *table = run->session->domains[d].entry->table;
+        if (strcmp(run->session->domains[d].name, domain) == 0 && table->queue_native)
+            return table->queue_native(table->self, run->queues[d]);
+    }
+    return NULL;
+}
+
 static void close_queues(gantry_session *session, gantry_queue **queues)
 {
     for (uint32_t d = 1; queues && d < session->domain_count; d++)
@@ -442,6 +452,26 @@ static void forget_waits(gantry_run *run)
     }
 }
 
+/* A device that is gone is why, whatever the call that noticed it says. */
+static gantry_status explain_loss(const gantry_run *run, gantry_status status, gantry_error *err)
+{
+    for (uint32_t d = 1; d < run->session->domain_count; d++) {
+        const gt_session_domain *domain = &run->session->domains[d];
+        const gantry_domain *table = domain->entry->table;
+        if (!table->lost || !table->lost(table->self))
+            continue;
+        if (!err || err->struct_bytes < sizeof *err)
+            return GANTRY_PROVIDER;
+        char words[600];
+        snprintf(words, sizeof words, "%.599s", err->message);
+        err->code = GANTRY_PROVIDER;
+        snprintf(err->message, sizeof err->message, "the device %s is lost; " GT_LOST_REMEDY " (%s)",
+                 domain->name, words);
+        return GANTRY_PROVIDER;
+    }
+    return status;
+}
+
 static gantry_status execute(gantry_run *run, gantry_error *err)
 {
     gantry_session *session = run->session;
@@ -473,7 +503,7 @@ static gantry_status execute(gantry_run *run, gantry_error *err)
     if (status == GANTRY_OK)
         note_time(run, run->plans.made != plans_made);
     run->known_outputs = run->executed = status == GANTRY_OK;
-    return status;
+    return status == GANTRY_OK ? GANTRY_OK : explain_loss(run, status, err);
 }
 
 gantry_status gt_run_execute_claimed(gantry_run *run, gantry_error *err)

@@ -107,6 +107,13 @@ static bool is_counted(const gantry_session *session, uint32_t index)
     return false;
 }
 
+/* A device that is gone stays so: its plugin has to be loaded anew. */
+static bool is_lost(const gantry_session *session, const gt_provider_entry *entry)
+{
+    const gantry_domain *table = gt_runtime_domain_at(session->runtime, entry->domain)->table;
+    return table && table->lost && table->lost(table->self);
+}
+
 /* Acquires the provider: its library stays loaded until the session is gone. */
 static gantry_status find_provider(gantry_session *session, uint32_t index, gantry_error *err)
 {
@@ -114,6 +121,12 @@ static gantry_status find_provider(gantry_session *session, uint32_t index, gant
     gt_session_provider *provider = &session->providers[index];
     const char *name = session->options.providers[index];
     gt_provider_entry *entry = gt_runtime_acquire(session->runtime, name, &use);
+    if (entry && is_lost(session, entry)) {
+        snprintf(use.reason, sizeof use.reason, "its device (%s) is lost; " GT_LOST_REMEDY,
+                 entry->info.domain);
+        gt_runtime_release(session->runtime, entry);
+        entry = NULL;
+    }
     const char *reason = gt_arena_text(&session->options.arena, use.reason, strlen(use.reason));
     *provider = (gt_session_provider){
         .name = name, .entry = entry, .row = use.row, .plugin = use.plugin, .reason = reason ? reason : ""};

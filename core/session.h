@@ -9,6 +9,9 @@
 
 #include <stdatomic.h>
 
+/* What helps where a domain says that its device is lost. */
+#define GT_LOST_REMEDY "end its sessions, unload the provider and load it again"
+
 typedef struct gt_session_provider {
     const char *name;
     gt_provider_entry *entry; /* NULL when it was not available; else it stays until the session goes */

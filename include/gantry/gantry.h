@@ -96,6 +96,10 @@ GANTRY_API gantry_status gantry_runtime_provider(const gantry_runtime *runtime, 
                                                  const char **out_name, int *out_available,
                                                  const char **out_detail);
 
+/* Asks all providers to give back what they keep only to be faster and can make again (primitives, kernels
+ * that no program uses). Thread-safe; runs go on beside it. */
+GANTRY_API void gantry_runtime_trim(gantry_runtime *runtime);
+
 /* Calls to the allocator since the runtime was created: what a steady-state run does not add to. */
 GANTRY_API uint64_t gantry_runtime_allocation_count(const gantry_runtime *runtime);
 
@@ -249,6 +253,12 @@ GANTRY_API gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index,
 /* Makes the plan for the shapes of what is bound, without running: the first execute then is as fast as any
  * other. Values of inputs that shapes depend on are read. */
 GANTRY_API gantry_status gantry_run_prepare(gantry_run *run, gantry_error *err);
+
+/* The queue, as the device's own API has it (a cl_command_queue), on which the run computes in a domain; it is
+ * the run's. What the caller enqueues there before execute, work that fills a bound input or a wait for an
+ * event of another queue, comes before the run's work. NULL where the session does nothing there, or the
+ * device does not tell. Not while the run is executing. */
+GANTRY_API void *gantry_run_native_queue(const gantry_run *run, const char *domain);
 
 /* Runs once and waits. Fails with GANTRY_CANCELLED or GANTRY_DEADLINE when it was stopped: outputs are then
  * undefined, and the run can be used again. */

@@ -414,6 +414,12 @@ static gantry_status domain_memory_info(void *self, uint64_t *out_free_bytes, ui
     return GANTRY_OK;
 }
 
+/* Its API is this table's. */
+static void *queue_native(void *self, gantry_queue *queue)
+{
+    return queue;
+}
+
 static int domain_lost(void *self)
 {
     return atomic_load(&((fake_domain *)self)->lost);
@@ -437,6 +443,7 @@ void fake_domain_table(fake_domain *domain)
                                     .event_wait = event_wait,
                                     .event_sync = event_sync,
                                     .event_elapsed = event_elapsed,
+                                    .queue_native = queue_native,
                                     .lost = domain_lost,
                                     .import = fake_domain_import,
                                     .probe = fake_domain_probe,

@@ -33,7 +33,7 @@ struct gantry_event {
 typedef struct state {
     const gantry_host *host;
     const char *lie;
-    int device;
+    int device, trimmed;
     gantry_domain domain;
     gantry_provider provider;
     const gantry_domain *domains[1];
@@ -467,10 +467,18 @@ static uint64_t memory(void *self, const gantry_program *program)
     return lies(self, "memory_all") ? UINT64_MAX : 16;
 }
 
+static void trim(void *self)
+{
+    ((state *)self)->trimmed = 1;
+}
+
 static uint32_t memory_classes(void *self, gantry_memory_class *out_classes, uint32_t capacity)
 {
-    if (!lies(self, "classes_many"))
-        return 0;
+    if (!lies(self, "classes_many") && capacity) {
+        snprintf(out_classes[0].name, sizeof out_classes[0].name, "cache");
+        out_classes[0].bytes = ((const state *)self)->trimmed ? 0 : 100;
+        return 1;
+    }
     for (uint32_t k = 0; k < capacity; k++) {
         fill(out_classes[k].name, sizeof out_classes[k].name);
         fill(out_classes[k].domain, sizeof out_classes[k].domain);
@@ -500,6 +508,7 @@ static void fill_provider(state *s)
                                     .convert = converts ? convert : NULL,
                                     .convert_estimate_ns = converts ? convert_estimate_ns : NULL,
                                     .memory = memory,
+                                    .trim = trim,
                                     .memory_classes = memory_classes};
     s->options[0] = (gantry_option_info){.struct_bytes = lies(s, "options_size_8") ? 8 : sizeof *s->options,
                                          .key = lies(s, "options_null") ? NULL : "key",

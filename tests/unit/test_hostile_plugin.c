@@ -312,6 +312,23 @@ Test(hostile_plugin, its_domain)
     CHECK(LIES);
 }
 
+Test(hostile_plugin, trim_reaches_all_providers)
+{
+    const lie l = {"", WORKS, 0, NULL, NULL};
+    small_session s = open_on(&l, negation());
+    run_negation(&s, &l);
+    for (int trimmed = 0; trimmed < 2; trimmed++) {
+        json_t *document = report_of(&s), *row = row_of(document, "memory.classes", "provider", "hostile");
+        cr_assert_str_eq(string(row, "class"), "cache");
+        cr_assert_eq(number(row, "bytes"), trimmed ? 0 : 100);
+        json_decref(document);
+        gantry_runtime_trim(s.runtime);
+        run_negation(&s, &l);
+    }
+    gantry_runtime_trim(NULL);
+    check_afterwards(&s, &l);
+}
+
 Test(hostile_plugin, memory_of_the_caller_in_its_domain)
 {
     gantry_buffer buffer;

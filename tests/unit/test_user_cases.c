@@ -1,7 +1,9 @@
 /* What users of devices suffer from, and cases of the corpus cannot build: a provider that breaks its word
- * (R6), widths in rotation (R16), runs of random sizes and a thousand of them (R22). On the fake device. */
+ * (R6) or is lost, widths in rotation (R16), an input that is being filled (R20), a thousand runs of random
+ * sizes (R22). On the fake device. */
 #include "../support/broken_allocator.h"
 #include "../support/report_reader.h"
+#include "core/session.h"
 
 #include <unistd.h>
 
@@ -131,6 +133,81 @@ Test(user_cases, a_run_that_fails_is_an_error_and_not_tried_again)
     for (int k = 0; k < 2; k++)
         expect_place(document, k ? "neg1" : "relu1", "dev", NULL);
     json_decref(document);
+    small_close(&s);
+}
+
+/* ---- a device that is gone ------------------------------------------------------------------- */
+
+Test(user_cases, a_lost_device_is_named_until_it_is_loaded_again)
+{
+    const char *name, *detail;
+    int created = 1;
+    small_session s = open_on(two_groups(), DEVICE(", \"fail\": {\"lost\": 2}"), ON_DEVICE);
+    cr_assert_eq(run_groups(&s), GANTRY_PROVIDER, "the second partition's run loses it");
+    for (int turn = 0; turn < 2; turn++) {
+        cr_assert_not_null(
+            strstr(s.err.message, "the device dev is lost; end its sessions, unload the provider"), "%s",
+            s.err.message);
+        cr_assert_eq(run_groups(&s), GANTRY_PROVIDER);
+    }
+    small_session next = {.runtime = s.runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
+    small_create(&next, two_groups(), ON_DEVICE);
+    cr_assert_eq(run_groups(&next), GANTRY_OK, "on the CPU: %s", next.err.message);
+    cr_assert_eq(gantry_session_provider(next.session, 0, &name, &created, &detail), GANTRY_OK);
+    cr_assert(strcmp(name, "dev") == 0 && !created && strstr(detail, "its device (dev) is lost"), "%s",
+              detail);
+    gantry_run_destroy(&next.run);
+    gantry_report_destroy(&next.report);
+    cr_assert_eq(gantry_session_destroy(&next.session, NULL), GANTRY_OK);
+    small_create(&next, two_groups(), ON_DEVICE ";strict=on");
+    cr_assert_eq(next.status, GANTRY_PROVIDER);
+    gantry_report_destroy(&next.report);
+    gantry_run_destroy(&s.run);
+    gantry_report_destroy(&s.report);
+    cr_assert_eq(gantry_session_destroy(&s.session, NULL), GANTRY_OK);
+    cr_assert_eq(gantry_runtime_unload_provider(s.runtime, "dev", &s.err), GANTRY_OK, "%s", s.err.message);
+    snprintf(config, sizeof config, DEVICE(""), counters_path);
+    cr_assert_eq(gantry_runtime_load_provider(s.runtime, FAKE, config, &s.err), GANTRY_OK);
+    s.status = GANTRY_OK;
+    small_create(&s, two_groups(), ON_DEVICE);
+    cr_assert_eq(run_groups(&s), GANTRY_OK, "%s", s.err.message);
+    cr_assert_gt(counted().runs, 0);
+    small_close(&s);
+}
+
+/* ---- R20: an input that is filled while the run begins --------------------------------------- */
+
+/* What is put on the run's own queue comes before its work; a copy of the caller's waits. */
+Test(user_cases, an_input_on_the_device_is_filled_on_the_runs_queue)
+{
+    float x[8] = {1, -2, 3, 0, 0, 5, -6, 0}, ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const int64_t dims[2] = {2, 4};
+    gantry_buffer in;
+    small_session s =
+        open_on(small_add(2), DEVICE(", \"copy_us\": 20000, \"queues\": 2"), ON_DEVICE ";bind.a=dev");
+    cr_assert_eq(gantry_memory_alloc(s.runtime, "dev", sizeof x, &in, &s.err), GANTRY_OK);
+    gantry_tensor a = small_tensor(GANTRY_FLOAT32, 2, dims, NULL, sizeof x);
+    a.domain = "dev";
+    a.buffer = in;
+    cr_assert_eq(gantry_run_bind_input(s.run, 0, &a, &s.err), GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(small_bind(&s, 1, GANTRY_FLOAT32, 2, 2, 4, ones), GANTRY_OK);
+    cr_assert_null(gantry_run_native_queue(s.run, "nowhere"));
+    cr_assert_null(gantry_run_native_queue(s.run, "host"));
+    gantry_queue *queue = gantry_run_native_queue(s.run, "dev");
+    cr_assert_not_null(queue);
+    const gantry_domain *device = s.session->domains[1].entry->table;
+    for (int turn = 0; turn < 3; turn++) {
+        x[0] = (float)turn;
+        cr_assert_eq(device->copy(device->self, queue, GANTRY_COPY_TO_DEVICE, in, (gantry_buffer){x, 0},
+                                  sizeof x, &s.err),
+                     GANTRY_OK);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        for (int k = 0; k < 8; k++)
+            cr_assert_eq(small_floats_of(&y)[k], x[k] + 1 > 0 ? x[k] + 1 : 0, "turn %d, element %d", turn, k);
+        memset(x + 1, 0, sizeof x - sizeof *x);
+    }
+    gantry_memory_free(s.runtime, "dev", &in);
     small_close(&s);
 }
 
