@@ -175,6 +175,10 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
 {
     *out_info = (gantry_provider_info){.struct_bytes = sizeof *out_info, .name = "hostile", .version = "1"};
     snprintf(out_info->domain, sizeof out_info->domain, "%s", ((state *)self)->device ? "hostile" : "host");
+    if (lies(self, "joins")) { /* the domain of another instance; no lie either */
+        snprintf(out_info->name, sizeof out_info->name, "joiner");
+        snprintf(out_info->domain, sizeof out_info->domain, "hostile");
+    }
     if (lies(self, "endless_info")) {
         fill(out_info->version, sizeof out_info->version);
         fill(out_info->fingerprint, sizeof out_info->fingerprint);
@@ -542,6 +546,8 @@ static void fill_domain(state *s)
 
 static void plugin_close(void *self)
 {
+    const gantry_host *host = ((state *)self)->host;
+    host->log(host, 2, lies(self, "joins") ? "joiner closes" : "hostile closes");
     free(self);
 }
 

@@ -1,6 +1,7 @@
 /* A provider that lies (tests/plugins/hostile.c): whatever it answers, there is a status and words that name
  * it and the entry, or the right result; never a crash, a hang, or a wrong number. */
 #include "../support/report_reader.h"
+#include "core/runtime.h"
 
 #define PLUGIN GANTRY_BUILD_FOLDER "/tests/refused/libgantry_hostile.so"
 
@@ -392,4 +393,72 @@ Test(hostile_plugin, sizes_that_come_with_the_data)
             snprintf(config, sizeof config, "%s%s", WHERE[w], LIES[k][0]);
             check_size(config, LIES[k][1]);
         }
+}
+
+/* ---- two libraries in one domain ------------------------------------------------------------- */
+
+static void note_line(void *user, int level, const char *text)
+{
+    size_t used = strlen(user);
+    snprintf((char *)user + used, 200 - used, "%s;", text);
+}
+
+/* y = -(-x), the first on one provider, the second on the other. */
+static void run_both(small_session *s)
+{
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    wire g = small_graph("both");
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "t"));
+    wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg2", "t", "y"));
+    small_input(&g, "x", SMALL_F32, 2, 2, 4);
+    small_output(&g, "y", SMALL_F32, 2, 2, 4);
+    small_create(s, small_model(g),
+                 "providers=hostile,joiner,cpu;plan=priority;rewrites=off;pin.neg1=hostile;pin.neg2=joiner");
+    cr_assert_eq(s->status, GANTRY_OK, "%s", s->err.message);
+    cr_assert_eq(small_bind(s, 0, GANTRY_FLOAT32, 2, 2, 4, x), GANTRY_OK);
+    cr_assert_eq(gantry_run_execute(s->run, &s->err), GANTRY_OK, "%s", s->err.message);
+    gantry_tensor y = small_result(s, 0);
+    cr_assert_eq(memcmp(small_floats_of(&y), x, sizeof x), 0);
+    json_t *document = report_of(s);
+    cr_assert_str_eq(string(row_of(document, "nodes", "name", "neg1"), "provider"), "hostile");
+    cr_assert_str_eq(string(row_of(document, "nodes", "name", "neg2"), "provider"), "joiner");
+    cr_assert_eq(number(document, "totals.boundaries.device"), 2, "what is between them stays where it is");
+    json_decref(document);
+    gantry_run_destroy(&s->run);
+    gantry_report_destroy(&s->report);
+    cr_assert_eq(gantry_session_destroy(&s->session, &s->err), GANTRY_OK);
+}
+
+static gantry_status load(small_session *s, const char *config)
+{
+    return gantry_runtime_load_provider(s->runtime, PLUGIN, config, &s->err);
+}
+
+/* Who brings a domain goes after those who joined it. */
+Test(hostile_plugin, a_library_may_join_the_domain_of_another)
+{
+    char said[200] = "";
+    small_session s = {.err = GANTRY_ERROR_INIT};
+    cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+    cr_assert_eq(gt_runtime_log_add(s.runtime, 3, note_line, said, &s.err), GANTRY_OK);
+    cr_assert_eq(load(&s, "joins"), GANTRY_PROVIDER);
+    cr_assert(strstr(s.err.message, "computes in the domain \"hostile\", which nobody brings"), "%s",
+              s.err.message);
+    *said = 0;
+    cr_assert_eq(load(&s, "device "), GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(load(&s, "joins"), GANTRY_OK, "%s", s.err.message);
+    run_both(&s);
+    cr_assert_eq(gantry_runtime_unload_provider(s.runtime, "hostile", &s.err), GANTRY_INVALID_ARGUMENT);
+    cr_assert(strstr(s.err.message, "the provider \"joiner\" of another library computes in the domain"),
+              "%s", s.err.message);
+    cr_assert_eq(gantry_runtime_unload_provider(s.runtime, "joiner", &s.err), GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(gantry_runtime_unload_provider(s.runtime, "hostile", &s.err), GANTRY_OK, "%s",
+                 s.err.message);
+    cr_assert_str_eq(said, "joiner closes;hostile closes;");
+    *said = 0;
+    cr_assert_eq(load(&s, "device "), GANTRY_OK, "%s", s.err.message);
+    cr_assert_eq(load(&s, "joins"), GANTRY_OK, "%s", s.err.message);
+    run_both(&s);
+    cr_assert_eq(gantry_runtime_destroy(&s.runtime, &s.err), GANTRY_OK, "%s", s.err.message);
+    cr_assert_str_eq(said, "joiner closes;hostile closes;", "the last one opened is the first to close");
 }
