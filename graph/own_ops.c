@@ -280,8 +280,13 @@ gantry_status gt_rule_own(gt_infer *infer)
                               .dims = &dim_table};
     gantry_error own = GANTRY_ERROR_INIT;
     gantry_status status = op->infer(op->self, &args, &own);
+    own.message[sizeof own.message - 1] = 0;
     if (status == GANTRY_RESOURCE)
         return gt_out_of_memory(infer->err, GANTRY_STAGE_LOAD);
+    if (status < GANTRY_OK || status > GANTRY_INTERNAL)
+        return gt_infer_fail(infer, GANTRY_PROVIDER,
+                             "the shape rule of %s.%s returned %d, which is no status", op->domain, op->name,
+                             (int)status);
     if (status != GANTRY_OK)
         return gt_infer_fail(infer, status == GANTRY_MODEL_TYPE ? status : GANTRY_MODEL_SHAPE, "%s",
                              *own.message ? own.message : "the operator's shape rule refuses it");

@@ -39,6 +39,8 @@ typedef struct state {
     const gantry_domain *domains[1];
     const gantry_provider *providers[1];
     gantry_option_info options[2];
+    gantry_operator operator;
+    const gantry_operator *operators[1];
 } state;
 
 static int lies(const void *self, const char *lie)
@@ -491,6 +493,30 @@ static uint32_t memory_classes(void *self, gantry_memory_class *out_classes, uin
     return UINT32_MAX;
 }
 
+/* ---- an operator, whose shape rule lies ------------------------------------------------------ */
+
+static gantry_status infer(void *self, const gantry_infer_args *args, gantry_error *err)
+{
+    const gantry_dim_table *dims = args->dims;
+    gantry_dim n = args->input_dims[0][0];
+    args->output_dtypes[0] = lies(self, "infer_dtype") ? (gantry_dtype)99 : GANTRY_FLOAT32;
+    args->output_ranks[0] = lies(self, "infer_rank_99") ? 99 : lies(self, "infer_rank_minus_2") ? -2 : 1;
+    args->output_dims[0][0] = lies(self, "infer_stranger")   ? 0x7fffffff
+                              : lies(self, "infer_mixes")    ? dims->add(args->builder, n, 0x7ffffff0)
+                              : lies(self, "infer_negative") ? dims->number(args->builder, -5)
+                              : lies(self, "infer_zero")
+                                  ? dims->floor_divide(args->builder, n, dims->number(args->builder, 0))
+                              : lies(self, "infer_axis")    ? dims->at_most(args->builder, 0, 4000000000u, n)
+                              : lies(self, "infer_output")  ? dims->at_most(args->builder, 77, 0, n)
+                              : lies(self, "infer_element") ? dims->element(args->builder, 4000000000u, 7)
+                                                            : n;
+    if (lies(self, "infer_silent"))
+        return GANTRY_MODEL_SHAPE;
+    if (lies(self, "infer_status"))
+        return (gantry_status)4711;
+    return lies(self, "infer_endless") ? endless(err, GANTRY_MODEL_SHAPE) : GANTRY_OK;
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static void fill_provider(state *s)
@@ -518,6 +544,16 @@ static void fill_provider(state *s)
                                          .key = lies(s, "options_null") ? NULL : "key",
                                          .value = "value",
                                          .origin = (gantry_option_origin)99};
+    s->operator=(gantry_operator){.struct_bytes = sizeof s->operator,
+                                  .domain = "test.hostile",
+                                  .name = "Lie",
+                                  .since_version = 1,
+                                  .input_min = 1,
+                                  .input_max = 1,
+                                  .output_min = 1,
+                                  .output_max = 1,
+                                  .self = s,
+                                  .infer = infer};
     s->options[1] = (gantry_option_info){.struct_bytes = sizeof *s->options};
     if (strncmp(s->lie, "options_", 8) == 0) {
         s->provider.options = s->options;
@@ -582,6 +618,11 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
                                   .close = plugin_close};
     if (lies(s, "provider_null"))
         s->providers[0] = NULL;
+    s->operators[0] = &s->operator;
+    if (strncmp(s->lie, "infer_", 6) == 0) {
+        out_plugin->operators = s->operators;
+        out_plugin->operator_count = 1;
+    }
     if (lies(s, "operators_many")) {
         out_plugin->operators = (const gantry_operator *const *)(const void *)s->providers;
         out_plugin->operator_count = UINT32_MAX;

@@ -395,6 +395,47 @@ Test(hostile_plugin, sizes_that_come_with_the_data)
         }
 }
 
+/* Nobody computes the operator: the model fails, by its rule or because of that. */
+Test(hostile_plugin, shape_rules)
+{
+    static const struct {
+        const char *lie;
+        gantry_status status;
+        const char *words;
+    } LIES[] = {
+        {"infer_dtype", GANTRY_PROVIDER, "test.hostile.Lie gives output 0 the type 99"},
+        {"infer_rank_99", GANTRY_PROVIDER, "the shape rule of test.hostile.Lie gives output 0"},
+        {"infer_rank_minus_2", GANTRY_PROVIDER, "the shape rule of test.hostile.Lie gives output 0"},
+        {"infer_stranger", GANTRY_PROVIDER, "test.hostile.Lie gives output 0 an extent"},
+        {"infer_mixes", GANTRY_PROVIDER, "test.hostile.Lie combines extents"},
+        {"infer_negative", GANTRY_MODEL_SHAPE, "extent 0 of output 0 would be -5"},
+        {"infer_zero", GANTRY_UNSUPPORTED, "no provider supports node 'lie1'"},
+        {"infer_axis", GANTRY_PROVIDER, "test.hostile.Lie combines extents"},
+        {"infer_output", GANTRY_UNSUPPORTED, "no provider supports node 'lie1'"},
+        {"infer_element", GANTRY_UNSUPPORTED, "no provider supports node 'lie1'"},
+        {"infer_silent", GANTRY_MODEL_SHAPE, "the operator's shape rule refuses it"},
+        {"infer_status", GANTRY_PROVIDER, "test.hostile.Lie returned 4711, which"},
+        {"infer_endless", GANTRY_MODEL_SHAPE, "xxxxxxxx"},
+    };
+    for (size_t k = 0; k < sizeof LIES / sizeof *LIES; k++) {
+        wire g = small_graph("own"), model = {0}, node = onnx_node("Lie", "lie1", "x", "y");
+        wire_text(&node, 7, "test.hostile");
+        wire_message(&g, GRAPH_NODE, node);
+        small_input(&g, "x", SMALL_F32, 1, -1, 0);
+        small_output(&g, "y", SMALL_F32, 1, -1, 0);
+        wire_int(&model, 1, 10);
+        onnx_import(&model, 8, "", 17);
+        onnx_import(&model, 8, "test.hostile", 1);
+        wire_message(&model, 7, g);
+        const lie l = {LIES[k].lie, NOT_CREATED, LIES[k].status, LIES[k].words, NULL};
+        small_session s = open_on(&l, model);
+        cr_assert_eq(s.status, l.status, "%s: status %d: %s", l.config, (int)s.status, s.err.message);
+        cr_assert(strstr(s.err.message, l.words), "%s: %s", l.config, s.err.message);
+        cr_assert_not_null(strstr(s.err.message, "lie1"), "the node is not named: %s", s.err.message);
+        check_afterwards(&s, &l);
+    }
+}
+
 /* ---- two libraries in one domain ------------------------------------------------------------- */
 
 static void note_line(void *user, int level, const char *text)
