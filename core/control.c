@@ -8,6 +8,7 @@ typedef struct carried {
     uint32_t domain;
     gt_block block; /* what the last iteration made; empty before the first */
     gantry_buffer at;
+    uint32_t pinned; /* on the host: the device that pinned it */
     uint32_t rank;
     int64_t dims[GANTRY_MAX_RANK];
     size_t bytes;
@@ -209,8 +210,9 @@ static gantry_status enter_symbols(gt_frame *body, uint32_t id, const int64_t *d
 
 /* Captures are inputs by reference: they stay where the outer plan has them. captured are the step's slots
  * for this body. */
-static gantry_status enter_captures(gt_frame *body, struct gt_control *control, int which,
-                                    const gt_plan_state *state, const uint32_t *captured, gantry_error *err)
+static gantry_status enter_captures(const gt_frame *frame, gt_frame *body, struct gt_control *control,
+                                    int which, const gt_plan_state *state, const uint32_t *captured,
+                                    gantry_error *err)
 {
     const gt_variant *entry = body->entry;
     for (uint32_t k = 0; k < entry->capture_count; k++)
@@ -219,9 +221,11 @@ static gantry_status enter_captures(gt_frame *body, struct gt_control *control, 
                              err));
     GT_TRY(gt_frame_enter(body, err));
     GT_TRY(map_captures(body, control, which, err));
-    for (uint32_t k = 0; k < body->leaf->capture_count; k++)
-        gt_frame_set_input(body, body->leaf->graph->inputs.count + k,
-                           state->slots[captured[control->capture_map[which][k]]]);
+    for (uint32_t k = 0; k < body->leaf->capture_count; k++) {
+        uint32_t slot = captured[control->capture_map[which][k]];
+        gt_frame_set_input(body, body->leaf->graph->inputs.count + k, state->slots[slot],
+                           gt_frame_pinned_by(frame, &state->plan->slots[slot]));
+    }
     return GANTRY_OK;
 }
 
@@ -328,11 +332,13 @@ static gantry_status run_if(gt_frame *frame, struct gt_control *control, gt_plan
         captured += control->bodies[0]->entry->capture_count;
     for (uint32_t k = 0; k < body->output_count; k++) {
         uint32_t slot = k < step->output_count ? step->outputs[k] : GT_NO_SLOT;
-        bool direct = is_direct(state->plan, slot);
-        gt_frame_set_output(body, k, direct ? state->slots[slot] : (gantry_buffer){0},
-                            direct ? state->plan->slots[slot].bytes : 0, direct);
+        if (is_direct(state->plan, slot))
+            gt_frame_set_output(body, k, state->slots[slot], state->plan->slots[slot].bytes,
+                                gt_frame_pinned_by(frame, &state->plan->slots[slot]));
+        else
+            gt_frame_own_output(body, k);
     }
-    GT_TRY(enter_captures(body, control, which, state, captured, err));
+    GT_TRY(enter_captures(frame, body, control, which, state, captured, err));
     GT_TRY(gt_frame_execute(body, err));
     for (uint32_t k = 0; k < body->output_count && k < step->output_count; k++) {
         const gt_frame_output *output = &body->outputs[k];
@@ -365,6 +371,7 @@ static gantry_status start_loop(gt_frame *frame, struct gt_control *control, con
                            "the initial value %u of Loop %s is missing", k, node->name);
         memcpy(c->dims, dims, c->rank * sizeof *dims);
         c->at = state->slots[step->inputs[2 + k]];
+        c->pinned = gt_frame_pinned_by(frame, &state->plan->slots[step->inputs[2 + k]]);
         uint64_t count = 1;
         for (uint32_t d = 0; d < c->rank; d++)
             count *= (uint64_t)dims[d];
@@ -375,8 +382,8 @@ static gantry_status start_loop(gt_frame *frame, struct gt_control *control, con
     return GANTRY_OK;
 }
 
-static gantry_status enter_iteration(struct gt_control *control, const gt_plan_state *state,
-                                     const uint32_t *captured, gantry_error *err)
+static gantry_status enter_iteration(const gt_frame *frame, struct gt_control *control,
+                                     const gt_plan_state *state, const uint32_t *captured, gantry_error *err)
 {
     gt_frame *body = control->bodies[0];
     const gt_graph *graph = body->entry->graph;
@@ -385,11 +392,11 @@ static gantry_status enter_iteration(struct gt_control *control, const gt_plan_s
         GT_TRY(enter_symbols(body, graph->inputs.data[2 + k], c->dims, c->domain ? NULL : host_pointer(c->at),
                              err));
     }
-    GT_TRY(enter_captures(body, control, 0, state, captured, err));
-    gt_frame_set_input(body, 0, (gantry_buffer){&control->iteration, 0});
-    gt_frame_set_input(body, 1, (gantry_buffer){&control->condition, 0});
+    GT_TRY(enter_captures(frame, body, control, 0, state, captured, err));
+    gt_frame_set_input(body, 0, (gantry_buffer){&control->iteration, 0}, 0);
+    gt_frame_set_input(body, 1, (gantry_buffer){&control->condition, 0}, 0);
     for (uint32_t k = 0; k < control->carried_count; k++)
-        gt_frame_set_input(body, 2 + k, control->carried[k].at);
+        gt_frame_set_input(body, 2 + k, control->carried[k].at, control->carried[k].pinned);
     return GANTRY_OK;
 }
 
@@ -450,10 +457,11 @@ static gantry_status leave_iteration(gt_frame *frame, struct gt_control *control
         c->block = output->own;
         output->own = spare;
         c->at = (gantry_buffer){c->block.handle, 0};
+        c->pinned = c->block.pinned;
         c->rank = output->rank;
         memcpy(c->dims, output->dims, c->rank * sizeof *c->dims);
         c->bytes = output->bytes;
-        gt_frame_set_output(body, 1 + k, (gantry_buffer){0}, 0, false);
+        gt_frame_own_output(body, 1 + k);
     }
     for (uint32_t k = 0; k < control->scan_count; k++) {
         if (node->outputs[control->carried_count + k] == GT_NONE)
@@ -519,7 +527,7 @@ static gantry_status run_iteration(gt_frame *frame, struct gt_control *control, 
     gantry_run *run = frame->run;
     if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
         return gt_run_check_stop(run, err);
-    GT_TRY(enter_iteration(control, state, captured, err));
+    GT_TRY(enter_iteration(frame, control, state, captured, err));
     GT_TRY(gt_frame_execute(control->bodies[0], err));
     GT_TRY(keep_up(control->bodies[0], control->iteration, err));
     return leave_iteration(frame, control, node, err);

@@ -109,6 +109,10 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
         GT_TRY(true_transfer(frame, state, index, &bytes, err));
     gantry_buffer source = state->slots[step->source], target = state->slots[step->target];
     uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
+    gt_way way = from || to ? (gt_way)state->ways[index] : GT_WAY_PAGEABLE;
+    gt_step_copies *copies = from || to ? &state->copies[index] : NULL;
+    if (copies)
+        copies->executions[way]++;
     if (bytes == 0)
         return GANTRY_OK;
     if (from == 0 && to == 0) {
@@ -117,11 +121,12 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
                     (const char *)source.handle + source.offset_bytes, bytes);
         return GANTRY_OK;
     }
-    if (state->ways[index] == GT_WAY_STAGED)
-        return gt_staging_copy(frame->run, step, from == 0, target, source, bytes, &state->calls[index], err);
+    copies->bytes[way] += bytes;
+    if (way == GT_WAY_STAGED)
+        return gt_staging_copy(frame->run, step, from == 0, target, source, bytes, &copies->calls[way], err);
     const gantry_domain *table = session->domains[step->domain].entry->table;
     gantry_queue *queue = gt_run_queue(frame->run, step->domain, step->queue);
-    state->calls[index]++;
+    copies->calls[way]++;
     if (from && to && from != to)
         return table->copy_from_peer(table->self, queue, session->domains[from].entry->table, target, source,
                                      bytes, err);
@@ -324,8 +329,8 @@ static void begin_counting(gt_plan_state *state, uint64_t run_number)
     state->run_executions = 0;
     if (state->true_bytes)
         memset(state->true_bytes, 0, state->plan->step_count * sizeof *state->true_bytes);
-    if (state->calls)
-        memset(state->calls, 0, state->plan->step_count * sizeof *state->calls);
+    if (state->copies)
+        memset(state->copies, 0, state->plan->step_count * sizeof *state->copies);
 }
 
 static gantry_status run_steps(gt_frame *frame, gt_plan_state *state, gantry_error *err)

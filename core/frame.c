@@ -17,7 +17,7 @@ gantry_status gt_frame_create(gantry_run *run, gt_variant *entry, gt_frame **out
     frame->outputs = GT_NEW_ARRAY(session->allocator, gt_frame_output, frame->output_count + 1);
     frame->arenas = GT_NEW_ARRAY(session->allocator, gt_block, 2 * session->domain_count);
     frame->input_count = entry->graph->inputs.count;
-    frame->inputs = GT_NEW_ARRAY(session->allocator, gantry_buffer, frame->input_count + 1);
+    frame->inputs = GT_NEW_ARRAY(session->allocator, gt_frame_input, frame->input_count + 1);
     *out_frame = frame;
     if (frame->outputs && frame->arenas && frame->inputs)
         return GANTRY_OK;
@@ -39,17 +39,19 @@ static void forget_transfer(gantry_run *run, const gt_plan_state *state, uint32_
 {
     const gt_step *step = &state->plan->steps[index];
     uint32_t from = state->plan->slots[step->source].domain, to = state->plan->slots[step->target].domain;
-    uint64_t bytes = step->true_size ? state->true_bytes[index] : state->run_executions * step->bytes;
+    const gt_step_copies *copies = &state->copies[index];
     gt_forgotten *of = &run->forgotten[step->domain];
     bool inside = from == to, peer = !inside && from && to;
-    *(inside ? &of->inside_copies : peer ? &of->peer_copies : &of->copies) += state->calls[index];
-    *(inside ? &of->inside_bytes : peer ? &of->peer_bytes : &of->bytes) += bytes;
+    for (int way = 0; way < GT_WAY_COUNT; way++) {
+        *(inside ? &of->inside_copies : peer ? &of->peer_copies : &of->copies) += copies->calls[way];
+        *(inside ? &of->inside_bytes : peer ? &of->peer_bytes : &of->bytes) += copies->bytes[way];
+    }
 }
 
 static void forget_copies(gt_frame *frame, const gt_plan_state *state)
 {
     gantry_run *run = frame->run;
-    if (!state->calls || !state->run_executions || state->run_number != run->number)
+    if (!state->copies || !state->run_executions || state->run_number != run->number)
         return;
     if (run->forgotten_number != run->number)
         memset(run->forgotten, 0, run->session->domain_count * sizeof *run->forgotten);
@@ -156,7 +158,7 @@ static gantry_status make_leaf_room(gt_frame *frame, gantry_error *err)
         return gt_out_of_memory(err, GANTRY_STAGE_RUN);
     uint32_t inputs = leaf->graph->inputs.count + leaf->capture_count;
     if (inputs > frame->input_count) {
-        gantry_buffer *grown =
+        gt_frame_input *grown =
             gt_resize(session->allocator, frame->inputs, (frame->input_count + 1) * sizeof *grown,
                       (inputs + 1) * sizeof *grown);
         if (!grown)
@@ -350,11 +352,11 @@ static gantry_status create_state(gt_frame *frame, gt_plan *plan, gt_plan_state 
     bool devices = session->domain_count > 1;
     if (devices) {
         state->ways = GT_ARENA_ARRAY(&state->arena, uint8_t, plan->step_count + 1);
-        state->calls = GT_ARENA_ARRAY(&state->arena, uint64_t, plan->step_count + 1);
+        state->copies = GT_ARENA_ARRAY(&state->arena, gt_step_copies, plan->step_count + 1);
     }
     gantry_status status = state->slots && state->contexts && state->args &&
                                    (state->true_bytes || !has_true_sizes(plan)) &&
-                                   (!devices || (state->ways && state->calls))
+                                   (!devices || (state->ways && state->copies))
                                ? create_contexts(frame, state, err)
                                : gt_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status == GANTRY_OK)
@@ -460,8 +462,8 @@ static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
         at.handle = frame->arenas[gt_slot_place(frame->run->session->domain_count, slot)].handle;
         break;
     case GT_SLOT_INPUT:
-        at.handle = frame->inputs[slot->index].handle;
-        at.offset_bytes += frame->inputs[slot->index].offset_bytes;
+        at.handle = frame->inputs[slot->index].buffer.handle;
+        at.offset_bytes += frame->inputs[slot->index].buffer.offset_bytes;
         break;
     case GT_SLOT_OUTPUT:
         at.handle = frame->outputs[slot->index].buffer.handle;
@@ -480,14 +482,16 @@ static gantry_buffer slot_address(const gt_frame *frame, const gt_slot *slot)
     return at;
 }
 
-/* The device whose pinned memory a host slot lies in, or 0. What the caller bound counts as pageable. */
-static uint32_t pinned_by(const gt_frame *frame, const gt_slot *slot)
+uint32_t gt_frame_pinned_by(const gt_frame *frame, const gt_slot *slot)
 {
     switch (slot->kind) {
     case GT_SLOT_ARENA:
         return frame->arenas[gt_slot_place(frame->run->session->domain_count, slot)].pinned;
+    case GT_SLOT_INPUT:
+        return frame->inputs[slot->index].pinned;
     case GT_SLOT_OUTPUT:
-        return frame->outputs[slot->index].given ? 0 : frame->outputs[slot->index].own.pinned;
+        return frame->outputs[slot->index].given ? frame->outputs[slot->index].pinned
+                                                 : frame->outputs[slot->index].own.pinned;
     case GT_SLOT_CARRY:
         return frame->carries[slot->index].block.pinned;
     default:
@@ -502,7 +506,7 @@ static gt_way way_of(gt_frame *frame, const gt_plan *plan, const gt_step *step)
     const gt_slot *source = &plan->slots[step->source], *target = &plan->slots[step->target];
     if (!source->domain == !target->domain)
         return GT_WAY_PAGEABLE;
-    if (pinned_by(frame, source->domain ? target : source) == step->domain)
+    if (gt_frame_pinned_by(frame, source->domain ? target : source) == step->domain)
         return GT_WAY_PINNED;
     bool staged = frame->run->session->domains[step->domain].pins &&
                   gt_staging_prepare(frame->run, step->domain, step->queue, step->bytes);
@@ -541,27 +545,39 @@ gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_err
     return GANTRY_OK;
 }
 
-void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer)
+void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer, uint32_t pinned)
 {
-    gantry_buffer *input = &frame->inputs[index];
-    if (input->handle == buffer.handle && input->offset_bytes == buffer.offset_bytes)
+    gt_frame_input *input = &frame->inputs[index];
+    if (input->buffer.handle == buffer.handle && input->buffer.offset_bytes == buffer.offset_bytes &&
+        input->pinned == pinned)
         return;
-    *input = buffer;
+    *input = (gt_frame_input){buffer, pinned};
     frame->version++;
 }
 
-void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given)
+static void set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given,
+                       uint32_t pinned)
 {
     gt_frame_output *output = &frame->outputs[index];
-    if (!given) {
-        buffer = (gantry_buffer){output->own.handle, 0};
-        capacity = output->own.bytes;
-    }
     if (output->given == given && output->buffer.handle == buffer.handle &&
-        output->buffer.offset_bytes == buffer.offset_bytes && output->capacity == capacity)
+        output->buffer.offset_bytes == buffer.offset_bytes && output->capacity == capacity &&
+        output->pinned == pinned)
         return;
     output->buffer = buffer;
     output->capacity = capacity;
     output->given = given;
+    output->pinned = pinned;
     frame->version++;
+}
+
+void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity,
+                         uint32_t pinned)
+{
+    set_output(frame, index, buffer, capacity, true, pinned);
+}
+
+void gt_frame_own_output(gt_frame *frame, uint32_t index)
+{
+    const gt_block *own = &frame->outputs[index].own;
+    set_output(frame, index, (gantry_buffer){own->handle, 0}, own->bytes, false, 0);
 }

@@ -20,14 +20,28 @@ typedef struct gt_block {
 typedef enum gt_way {
     GT_WAY_PAGEABLE, /* and copies straight from there */
     GT_WAY_PINNED,
-    GT_WAY_STAGED /* pageable, and goes through the run's pinned memory */
+    GT_WAY_STAGED, /* pageable, and goes through the run's pinned memory */
+    GT_WAY_COUNT
 } gt_way;
+
+/* What a transfer did in the last run, by the way it went: memory may be another one each time. calls: what
+ * devices were asked for. */
+typedef struct gt_step_copies {
+    uint64_t executions[GT_WAY_COUNT], calls[GT_WAY_COUNT], bytes[GT_WAY_COUNT];
+} gt_step_copies;
+
+/* A graph input of a frame, or a capture. */
+typedef struct gt_frame_input {
+    gantry_buffer buffer;
+    uint32_t pinned; /* on the host: the device whose pinned memory it lies in, 0: none */
+} gt_frame_input;
 
 /* One graph output of a frame. */
 typedef struct gt_frame_output {
     gantry_buffer buffer; /* where it goes now */
     size_t capacity;
-    bool given; /* the caller's; else `own` is used and may grow */
+    bool given;      /* the caller's; else `own` is used and may grow */
+    uint32_t pinned; /* given: as of an input */
     gt_block own;
     uint32_t rank; /* of the last execution */
     int64_t dims[GANTRY_MAX_RANK];
@@ -77,10 +91,10 @@ typedef struct gt_plan_state {
     uint64_t last_used;
     /* Counters for the report. */
     uint64_t executions, run_executions, run_number;
-    uint64_t *true_bytes; /* by step: bytes of true_size transfers in the last run, summed over its
-                             executions; NULL when the plan has none */
-    uint64_t *calls;      /* by step: copies that devices were asked for in the last run */
-    gt_step_time *times;  /* by step; NULL when the option timing is off */
+    uint64_t *true_bytes;   /* by step: bytes of true_size transfers in the last run, summed over its
+                               executions; NULL when the plan has none */
+    gt_step_copies *copies; /* by step: those in which devices have a part; NULL without devices */
+    gt_step_time *times;    /* by step; NULL when the option timing is off */
 } gt_plan_state;
 
 struct gt_frame {
@@ -95,7 +109,7 @@ struct gt_frame {
     gt_plan_state **current; /* by segment of leaf */
     gt_block *arenas;        /* by place */
     uint32_t input_count;    /* graph inputs, then captures of the leaf */
-    gantry_buffer *inputs;
+    gt_frame_input *inputs;
     uint32_t capture_capacity;
     uint32_t output_count;
     gt_frame_output *outputs;
@@ -128,9 +142,15 @@ gantry_status gt_frame_begin(gt_frame *frame, gt_plan_state **out_state, gantry_
 /* Addresses for all slots of the state, after memory or bindings changed; cheap when nothing did. */
 gantry_status gt_frame_resolve(gt_frame *frame, gt_plan_state *state, gantry_error *err);
 
-/* Binds an input or output buffer; moves the version when it is another one. */
-void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer);
-void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity, bool given);
+/* Binds an input or output buffer; moves the version when it is another one. pinned: the device that pinned
+ * it, 0 for what the caller bound. */
+void gt_frame_set_input(gt_frame *frame, uint32_t index, gantry_buffer buffer, uint32_t pinned);
+void gt_frame_set_output(gt_frame *frame, uint32_t index, gantry_buffer buffer, size_t capacity,
+                         uint32_t pinned);
+/* The output goes to memory of the frame's own. */
+void gt_frame_own_output(gt_frame *frame, uint32_t index);
+/* The device whose pinned memory a slot on the host lies in, or 0. */
+uint32_t gt_frame_pinned_by(const gt_frame *frame, const gt_slot *slot);
 
 /* Makes the frame's memory large enough for a plan, after checking the option memory_limit: too little memory
  * is GANTRY_RESOURCE and names the value that needs most. */

@@ -44,6 +44,22 @@ static gantry_status plan_place(gt_plan_builder *b, uint32_t place)
     return status;
 }
 
+/* What a loop carries is what its body gave in the iteration before: its output is pinned for the copies of
+ * its input. The inputs of a body are the round, the condition, and what is carried; its outputs the same
+ * without the round. */
+static void pin_carried(gt_plan_builder *b, const gt_slot *input, uint32_t domain)
+{
+    if (!b->variant->body || input->kind != GT_SLOT_INPUT || input->index < 2 ||
+        input->index >= b->graph->inputs.count)
+        return;
+    for (uint32_t k = 0; k < b->slots.count; k++) {
+        gt_slot *slot = &b->slots.data[k];
+        if (slot->kind == GT_SLOT_OUTPUT && slot->index == input->index - 1 && slot->domain == 0 &&
+            !slot->pinned)
+            slot->pinned = domain;
+    }
+}
+
 /* Memory of the run's own at the host end of a copy had better be pinned: by the first device that copies. */
 static void pin_host_ends(gt_plan_builder *b)
 {
@@ -56,6 +72,8 @@ static void pin_host_ends(gt_plan_builder *b)
         bool own = root->kind == GT_SLOT_ARENA || root->kind == GT_SLOT_OUTPUT || root->kind == GT_SLOT_CARRY;
         if (root->domain == 0 && own && !root->pinned)
             root->pinned = step->domain;
+        if (root->domain == 0)
+            pin_carried(b, root, step->domain);
     }
     for (uint32_t k = 0; k < b->slots.count; k++)
         b->slots.data[k].pinned = b->slots.data[b->drafts.data[k].root].pinned;

@@ -55,12 +55,12 @@ static void count_state(const gt_frame *frame, const gt_plan_state *state, const
         sum->total_executions += state->executions;
         if (!gt_report_ran(state, frame))
             continue;
-        uint64_t bytes = step->true_size ? state->true_bytes[k] : state->run_executions * step->bytes;
         double ns = gt_report_step_ns(frame, state, k);
         sum->run_executions += state->run_executions;
-        sum->run_bytes += bytes;
+        for (int way = 0; way < GT_WAY_COUNT; way++)
+            sum->run_bytes += state->copies[k].bytes[way];
         sum->timed = sum->timed && ns == ns;
-        sum->pageable |= step->path != GT_PATH_PEER && state->ways[k] == GT_WAY_PAGEABLE;
+        sum->pageable |= step->path != GT_PATH_PEER && state->copies[k].executions[GT_WAY_PAGEABLE];
         sum->run_ns += ns;
     }
 }

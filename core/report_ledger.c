@@ -74,16 +74,45 @@ static entry entry_of(const gt_report_part *part, const gt_plan_state *state, ui
     uint64_t one = step->kind == GT_STEP_CONVERT ? target->bytes : step->bytes;
     e.executions = state->run_executions;
     e.bytes = step->true_size ? state->true_bytes[index] : state->run_executions * one;
-    bool device = step->kind == GT_STEP_TRANSFER && (source->domain || target->domain);
-    e.copies = device ? state->calls[index] : e.bytes ? state->run_executions : 0;
-    gt_way way = state->ways ? (gt_way)state->ways[index] : GT_WAY_PAGEABLE;
-    e.pinned = way != GT_WAY_PAGEABLE;
-    e.pageable = !e.pinned && device && (!source->domain || !target->domain) &&
-                 part->frame->run->session->domains[step->domain].pins;
-    if (way == GT_WAY_STAGED)
-        e.path = PATHS[GT_PATH_STAGED];
+    e.copies = e.bytes ? state->run_executions : 0;
     e.ns = gt_report_step_ns(part->frame, state, index);
     return e;
+}
+
+/* Copies in which a device has a part: one row for each way they went in the last run. What all took together
+ * is not told apart. */
+static void add_ways(ledger *l, const entry *all, const gt_plan_state *state, uint32_t index)
+{
+    const gt_step_copies *copies = &state->copies[index];
+    const gt_step *step = &state->plan->steps[index];
+    uint64_t total = all->total_executions;
+    for (int way = 0; way < GT_WAY_COUNT; way++) {
+        entry e = *all;
+        if (!copies->executions[way])
+            continue;
+        e.executions = copies->executions[way];
+        e.copies = copies->calls[way];
+        e.bytes = copies->bytes[way];
+        e.pinned = way != GT_WAY_PAGEABLE;
+        e.pageable = !e.pinned && (!e.source || !e.target) && l->scope->session->domains[step->domain].pins;
+        if (way == GT_WAY_STAGED)
+            e.path = PATHS[GT_PATH_STAGED];
+        if (e.executions != all->executions)
+            e.ns = __builtin_nan("");
+        e.total_executions = total; /* they are counted together: in the first row */
+        total = 0;
+        add_entry(l, &e);
+    }
+}
+
+static void add_step(ledger *l, const gt_report_part *part, const gt_plan_state *state, uint32_t index)
+{
+    const gt_step *step = &state->plan->steps[index];
+    entry e = entry_of(part, state, index);
+    if (step->kind == GT_STEP_TRANSFER && (e.source || e.target) && e.executions)
+        add_ways(l, &e, state, index);
+    else
+        add_entry(l, &e);
 }
 
 /* What control nodes copied themselves. */
@@ -121,10 +150,8 @@ static void collect(ledger *l)
         for (uint32_t s = 0; part->frame && s < part->frame->states.count; s++) {
             const gt_plan_state *state = part->frame->states.data[s];
             for (uint32_t k = 0; k < state->plan->step_count; k++)
-                if (moves(&state->plan->steps[k])) {
-                    entry fresh = entry_of(part, state, k);
-                    add_entry(l, &fresh);
-                }
+                if (moves(&state->plan->steps[k]))
+                    add_step(l, part, state, k);
         }
     }
 }

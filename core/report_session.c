@@ -228,9 +228,26 @@ json_t *gt_report_rewrites(const gantry_session *session)
     return rows;
 }
 
+static void note_probes(const gantry_session *session, json_t *rows)
+{
+    for (uint32_t d = 1; d < session->domain_count; d++) {
+        char text[512];
+        const char *why = session->domains[d].probe_failure;
+        if (!why || !*why)
+            continue;
+        snprintf(
+            text, sizeof text,
+            "probe=on, but the copies of %.100s were not measured (%s): their costs are what its plugin says",
+            session->domains[d].name, why);
+        json_array_append_new(rows, json_pack("{s:s, s:n, s:o}", "code", "probe_failed", "node", "text",
+                                              gt_report_string(text)));
+    }
+}
+
 json_t *gt_report_notes(const gantry_session *session)
 {
     json_t *rows = json_array();
+    note_probes(session, rows);
     for (uint32_t k = 0; session->model && k < session->model->notes.count; k++) {
         const gt_note *note = &session->model->notes.data[k];
         json_t *row = json_object();

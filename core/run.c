@@ -249,7 +249,7 @@ gantry_status gantry_run_bind_input(gantry_run *run, uint32_t index, const gantr
     input->count = count;
     if (tensor->rank)
         memcpy(input->dims, tensor->dims, tensor->rank * sizeof *tensor->dims);
-    gt_frame_set_input(run->root, index, tensor->buffer);
+    gt_frame_set_input(run->root, index, tensor->buffer, 0);
     run->overlap_unchecked = true;
     return GANTRY_OK;
 }
@@ -262,7 +262,7 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "gantry_run_bind_output: output %u of %u", index, run->root->output_count);
     if (!tensor) {
-        gt_frame_set_output(run->root, index, (gantry_buffer){0}, 0, false);
+        gt_frame_own_output(run->root, index);
         return GANTRY_OK;
     }
     const gt_graph *graph = gt_session_graph(run->session);
@@ -277,7 +277,7 @@ gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index, const gant
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, NULL,
                        "output %s: a buffer of %zu bytes at NULL; bind no tensor for memory of the run's own",
                        value->name, tensor->size_bytes);
-    gt_frame_set_output(run->root, index, tensor->buffer, tensor->size_bytes, true);
+    gt_frame_set_output(run->root, index, tensor->buffer, tensor->size_bytes, 0);
     run->overlap_unchecked = true;
     return GANTRY_OK;
 }
@@ -359,7 +359,7 @@ static gantry_status check_bound(gantry_run *run, gantry_error *err)
         for (uint32_t d = 0; d < constant->rank; d++)
             input->count *= (uint64_t)(input->dims[d] = constant->dims[d]);
         input->buffer = (gantry_buffer){(void *)(uintptr_t)data, 0};
-        gt_frame_set_input(run->root, k, input->buffer);
+        gt_frame_set_input(run->root, k, input->buffer, 0);
     }
     return GANTRY_OK;
 }

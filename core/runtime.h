@@ -29,10 +29,11 @@ typedef struct gt_domain_entry {
     const gantry_domain *table; /* NULL or own */
     gantry_domain own;
     gantry_domain_info info;
-    bool probed; /* under the runtime's probe_lock, as is measured */
+    bool probed; /* under the runtime's probe_lock, as are these */
     gantry_domain_info measured;
-    uint32_t plugin;     /* index into runtime->plugins, GT_NO_PLUGIN for the host's */
-    uint32_t user_count; /* blocks and calls of gantry_memory_*; under the runtime's lock */
+    char probe_failure[256]; /* why measured is what the domain says of itself; "": it is not */
+    uint32_t plugin;         /* index into runtime->plugins, GT_NO_PLUGIN for the host's */
+    uint32_t user_count;     /* blocks and calls of gantry_memory_*; under the runtime's lock */
     bool spare;
 } gt_domain_entry;
 

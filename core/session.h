@@ -26,10 +26,11 @@ typedef struct gt_session_domain {
     const char *name;
     gt_domain_entry *entry;
     gantry_domain_info
-        info;        /* as its plugin describes it, or with the costs that were measured (option probe) */
-    uint64_t peers;  /* a bit for each session domain that it can copy from without the host */
-    bool pins;       /* copies with the host are better from and to memory that it pins */
-    bool events;     /* the host can wait for a part of what a queue was given */
+        info; /* as its plugin describes it, or with the costs that were measured (option probe) */
+    const char *probe_failure; /* "", or why costs are not measured although that was asked for */
+    uint64_t peers;            /* a bit for each session domain that it can copy from without the host */
+    bool pins;                 /* copies with the host are better from and to memory that it pins */
+    bool events;               /* the host can wait for a part of what a queue was given */
     bool copy_queue; /* copies with the host and from peers have a queue of their own, ordered by events */
 } gt_session_domain;
 

@@ -28,20 +28,41 @@ static bool is_cost(double number)
     return number >= 0 && number < HUGE_VAL;
 }
 
+static bool are_costs(const gantry_domain_info *info)
+{
+    return is_cost(info->to_device_ns) && is_cost(info->to_host_ns) &&
+           is_cost(info->to_device_bytes_per_ns) && is_cost(info->to_host_bytes_per_ns);
+}
+
+static gantry_status call_probe(const gantry_domain *table, gantry_domain_info *inout_info, gantry_error *err)
+{
+    if (!GANTRY_HAS(gantry_domain, table, probe))
+        return gt_fail(err, GANTRY_UNSUPPORTED, GANTRY_STAGE_NONE, NULL, "its plugin has no probe");
+    gantry_status status = table->probe(table->self, inout_info, err);
+    if (status != GANTRY_OK && err->message[0] == 0)
+        return gt_fail(err, status, GANTRY_STAGE_NONE, NULL, "status %d, without words", (int)status);
+    if (status == GANTRY_OK && !are_costs(inout_info))
+        return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_NONE, NULL,
+                       "it gave %g and %g ns, %g and %g bytes/ns: not all of these are costs",
+                       inout_info->to_device_ns, inout_info->to_host_ns, inout_info->to_device_bytes_per_ns,
+                       inout_info->to_host_bytes_per_ns);
+    return status;
+}
+
 /* Once for each domain of a runtime: a measurement that fails, or gives what is no cost, leaves what the
  * domain said of itself. */
 static void measure(gt_domain_entry *entry)
 {
-    const gantry_domain *table = entry->table;
     GT_ROOMY(gantry_domain_info) filled = {.value = entry->info};
     const gantry_domain_info *info = &filled.value;
+    gantry_error err = GANTRY_ERROR_INIT;
     entry->probed = true;
     entry->measured = entry->info;
-    if (!GANTRY_HAS(gantry_domain, table, probe) ||
-        table->probe(table->self, &filled.value, NULL) != GANTRY_OK || !is_cost(info->to_device_ns) ||
-        !is_cost(info->to_host_ns) || !is_cost(info->to_device_bytes_per_ns) ||
-        !is_cost(info->to_host_bytes_per_ns))
+    entry->probe_failure[0] = 0;
+    if (call_probe(entry->table, &filled.value, &err) != GANTRY_OK) {
+        snprintf(entry->probe_failure, sizeof entry->probe_failure, "%.250s", err.message);
         return;
+    }
     entry->measured.to_device_ns = info->to_device_ns;
     entry->measured.to_host_ns = info->to_host_ns;
     entry->measured.to_device_bytes_per_ns = info->to_device_bytes_per_ns;
@@ -55,6 +76,7 @@ static void probe(gantry_runtime *runtime, gt_session_domain *domain)
     if (!domain->entry->probed)
         measure(domain->entry);
     domain->info = domain->entry->measured;
+    domain->probe_failure = domain->entry->probe_failure;
     pthread_mutex_unlock(&runtime->probe_lock);
 }
 
@@ -62,6 +84,7 @@ void gt_session_link_domains(gantry_session *session)
 {
     for (uint32_t d = 0; d < session->domain_count; d++) {
         session->domains[d].info = session->domains[d].entry->info;
+        session->domains[d].probe_failure = "";
         if (d && session->options.probe)
             probe(session->runtime, &session->domains[d]);
         session->domains[d].peers = peers_of(session, d);

@@ -360,6 +360,33 @@ Test(transfers, probed_costs_replace_assumed_ones)
     small_close(&probed);
 }
 
+/* The first copy of the device fails: that is the measurement's. */
+Test(transfers, a_measurement_that_fails_is_in_the_report)
+{
+    static const struct {
+        const char *keys, *options, *note;
+    } cases[] = {{", \"fail\": {\"copy\": 1}", BOTH ";probe=on", "scripted failure"},
+                 {", \"fail\": {\"copy\": 1000}", BOTH ";probe=on", NULL},
+                 {", \"fail\": {\"copy\": 1000}", BOTH, NULL}};
+    for (int k = 0; k < 3; k++) {
+        const char *source, *text = NULL;
+        gantry_report *report = NULL;
+        small_session s = open_on(there_and_back(), cases[k].keys, cases[k].options);
+        cost_of(&s, &source);
+        cr_assert_str_eq(source, k == 1 ? "measured" : "assumed");
+        cr_assert_eq(gantry_session_report(s.session, NULL, &report, &s.err), GANTRY_OK);
+        cr_assert_eq(gantry_report_render(report, GANTRY_REPORT_TEXT, &text, NULL, NULL), GANTRY_OK);
+        cr_assert_eq(strstr(text, "probe_failed") != NULL, cases[k].note != NULL, "%s", text);
+        if (cases[k].note)
+            cr_assert_not_null(strstr(text, cases[k].note), "%s", text);
+        gantry_report_destroy(&report);
+        small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
+        run(&s);
+        check_there_and_back(&s);
+        small_close(&s);
+    }
+}
+
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 /* A body on a device: what its iterations copy is counted one by one. */
@@ -422,6 +449,65 @@ Test(transfers, what_given_up_plans_copied_is_in_the_sums)
     cr_assert_eq(small_floats_of(&y)[14], -1);
     cr_assert_geq(counted(0).runs, 12, "the body is on the device");
     cr_assert_gt(number(ledger, "forgotten_bytes"), 0);
+    json_decref(ledger);
+    small_close(&s);
+}
+
+/* s = Max(Neg(s), Sign(s)): a has Neg; the state stays on the host, where two read it. */
+static wire host_state(void)
+{
+    wire body = small_graph("body"), g = small_graph("state");
+    wire_message(&body, GRAPH_NODE, onnx_node("Identity", "keep", "cond_in", "cond_out"));
+    wire_message(&body, GRAPH_NODE, onnx_node("Neg", "neg1", "s", "n"));
+    wire_message(&body, GRAPH_NODE, onnx_node("Sign", "sign1", "s", "g"));
+    wire_message(&body, GRAPH_NODE, onnx_node("Max", "max1", "n,g", "s_next"));
+    small_input(&body, "i", SMALL_I64, 0, 0, 0);
+    small_input(&body, "cond_in", SMALL_BOOL, 0, 0, 0);
+    small_input(&body, "s", SMALL_F32, 2, ROWS, 4);
+    small_output(&body, "cond_out", SMALL_BOOL, 0, 0, 0);
+    small_output(&body, "s_next", SMALL_F32, 2, ROWS, 4);
+    wire loop = onnx_node("Loop", "loop1", "trips,,s_in", "s_out");
+    onnx_set_graph(&loop, "body", body);
+    wire_message(&g, GRAPH_NODE, loop);
+    small_input(&g, "trips", SMALL_I64, 0, 0, 0);
+    small_input(&g, "s_in", SMALL_F32, 2, ROWS, 4);
+    small_output(&g, "s_out", SMALL_F32, 2, ROWS, 4);
+    return small_model(g);
+}
+
+/* The caller's memory is copied by way of pinned memory; what an iteration made lies in pinned memory. */
+Test(transfers, what_a_loop_carries_on_the_host_lies_in_pinned_memory)
+{
+    uint64_t pinned;
+    int64_t trips = 6;
+    small_session s = open_on(host_state(), "", BOTH);
+    small_bind(&s, 0, GANTRY_INT64, 0, 0, 0, &trips);
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, ROWS, 4, x);
+    json_t *ledger = pinned_ledger(&s, &pinned), *row;
+    uint64_t direct = 0, staged = 0;
+    size_t k;
+    json_array_foreach(json_object_get(ledger, "rows"), k, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "tensor")), "s") != 0)
+            continue;
+        bool is_staged = strcmp(json_string_value(json_object_get(row, "path")), "staged") == 0;
+        *(is_staged ? &staged : &direct) += number(row, "executions");
+        cr_assert(json_is_true(json_object_get(row, "pinned")));
+        cr_assert_eq(number(row, "bytes"), number(row, "executions") * BYTES);
+    }
+    cr_assert_eq(staged, 1, "the first iteration's");
+    cr_assert_eq(direct, 5);
+    cr_assert_eq(number(ledger, "pageable_bytes"), 0);
+    float state[COUNT];
+    memcpy(state, x, sizeof state);
+    for (int round = 0; round < trips; round++)
+        for (int m = 0; m < COUNT; m++) {
+            float sign = state[m] > 0 ? 1 : state[m] < 0 ? -1 : 0;
+            state[m] = -state[m] > sign ? -state[m] : sign;
+        }
+    gantry_tensor y = small_result(&s, 0);
+    for (int m = 0; m < COUNT; m++)
+        cr_assert_eq(small_floats_of(&y)[m], state[m], "element %d", m);
     json_decref(ledger);
     small_close(&s);
 }
