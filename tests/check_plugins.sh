@@ -96,6 +96,15 @@ broken shapes_overrun 'shapes of Twice' 'behind the 1 outputs'
 broken shapes_need_words 'shapes of Twice' 'crashed.*infer of Twice'
 broken shapes_step 'shapes of Twice' 'crashed.*step by their struct_bytes'
 broken shapes_elements 'shapes of Twice' 'shape_inputs does not name'
+lie() { fails "$2" "$3" "$refused/libgantry_hostile.so" "$1"; }
+lie domains_many opens 'counts 4294967295 domains'
+lie provider_null tables 'the table is NULL'
+lie 'device cost_nan' describe 'no number'
+lie 'device queue_null' 'domain: copies' 'queue_open returned OK'
+lie 'device event_null' 'domain: events' 'event_create returned OK'
+lie refuses_stranger 'Neg f\[n,4\]' 'reshape refused node 4711'
+lie compile_null 'Neg f\[n,4\]' 'crashed'
+lie workspace_all sessions 'reshape asks for a workspace'
 fails exports '1 more symbols.*gantry_talkative_count' "$refused/libgantry_talkative.so"
 fails constructors '1 constructors and 1 destructors' "$refused/libgantry_talkative.so"
 

@@ -418,10 +418,12 @@ static bool run_group(check *c, const kit_group *group, uint32_t provider)
         /* Of the rule that was open: without its "opens", counted from where the child began. */
         uint32_t before = (group->closed ? 0 : 1) + 1,
                  place = first + (p.begun > before ? p.begun - before : 0);
-        if (p.rule_open || !p.begun)
+        bool between =
+            strcmp(p.rule, "opens") == 0; /* before a rule of its own began, or after the last one */
+        if (p.rule_open || !p.begun || between)
             explain_death(c, group, provider, place, &p, status, seconds);
         /* Died before a rule of its own began: the next child would, too. */
-        if (!p.begun || strcmp(p.rule, "opens") == 0 || c->timeouts >= MAX_TIMEOUTS)
+        if (!p.begun || between || c->timeouts >= MAX_TIMEOUTS)
             return false;
         first += p.begun - (group->closed ? 0 : 1);
     }

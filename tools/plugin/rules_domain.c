@@ -20,6 +20,14 @@ static void fill(unsigned char *bytes, size_t count, unsigned seed)
         bytes[k] = (unsigned char)((k * 2654435761u + seed * 40503u) >> 13);
 }
 
+/* What a call that went well promised to make. */
+static bool made(kit *k, const void *object, const char *call)
+{
+    if (!object)
+        kit_fail(k, "%s returned OK, and left what it makes NULL", call);
+    return object != NULL;
+}
+
 /* What the copy rules work with: two buffers of the device, two of the host. */
 typedef struct bench {
     kit *k;
@@ -37,8 +45,10 @@ static bool bench_open_in(kit *k, gantry_domain *d, bench *out_bench)
     t->out = malloc(BYTES);
     t->in = calloc(1, BYTES);
     return t->out && t->in && good(k, d->queue_open(d->self, &t->queue, &t->err), &t->err, "queue_open") &&
+           made(k, t->queue, "queue_open") &&
            good(k, d->alloc(d->self, BYTES, GANTRY_MEMORY_DEVICE, &t->a, &t->err), &t->err, "alloc") &&
-           good(k, d->alloc(d->self, BYTES, GANTRY_MEMORY_DEVICE, &t->b, &t->err), &t->err, "alloc");
+           good(k, d->alloc(d->self, BYTES, GANTRY_MEMORY_DEVICE, &t->b, &t->err), &t->err, "alloc") &&
+           made(k, t->a && t->b ? t->a : NULL, "alloc");
 }
 
 static bool bench_open(kit *k, bench *out_bench)
@@ -262,7 +272,8 @@ static void check_events(kit *k)
         fill(t.out, BYTES, 6);
         if (good(k, d->queue_open(d->self, &other, &t.err), &t.err, "queue_open") &&
             good(k, d->event_create(d->self, &begin, &t.err), &t.err, "event_create") &&
-            good(k, d->event_create(d->self, &event, &t.err), &t.err, "event_create"))
+            good(k, d->event_create(d->self, &event, &t.err), &t.err, "event_create") &&
+            made(k, begin && event ? event : NULL, "event_create"))
             wait_on_event(&t, other, begin, event);
         if (event)
             d->event_destroy(d->self, event);

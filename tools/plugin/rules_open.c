@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* The size of what release 1.0 had. */
@@ -116,6 +117,9 @@ static void check_tables(kit *k)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* What a runtime takes. */
+#define MOST_LISTED 1024u
+
 static void check_opens(kit *k)
 {
     char words[2200];
@@ -131,6 +135,11 @@ static void check_opens(kit *k)
         kit_fail(k, "it left a struct_bytes of %zu: set it to the size of what it filled", p.struct_bytes);
     else if (p.abi < 1 || p.abi > GANTRY_PROVIDER_ABI)
         kit_fail(k, "it says it works at ABI level %u; the host offered %u", p.abi, GANTRY_PROVIDER_ABI);
+    else if (p.domain_count > MOST_LISTED || p.provider_count > MOST_LISTED ||
+             (p.struct_bytes > offsetof(gantry_plugin, operators) && p.operators &&
+              p.operator_count > MOST_LISTED))
+        kit_fail(k, "it counts %u domains, %u providers and %u operators; %u of each are possible",
+                 p.domain_count, p.provider_count, p.operator_count, MOST_LISTED);
     else if ((p.domain_count && !p.domains) || (p.provider_count && !p.providers))
         kit_fail(k, "%u domains and %u providers are counted, and a list is NULL", p.domain_count,
                  p.provider_count);
@@ -269,15 +278,20 @@ static void check_newer_host(kit *k)
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
+static bool is_cost(double number)
+{
+    return number >= 0 && number < HUGE_VAL;
+}
+
 static void check_domain_info(kit *k, const gantry_domain_info *d)
 {
     if (!*d->name)
         kit_fail(k, "a domain has no name");
     else if (d->alignment == 0 || (d->alignment & (d->alignment - 1)) != 0)
         kit_fail(k, "domain %s: the alignment is %zu, no power of two", d->name, d->alignment);
-    else if (d->to_device_ns < 0 || d->to_host_ns < 0 || d->to_device_bytes_per_ns < 0 ||
-             d->to_host_bytes_per_ns < 0)
-        kit_fail(k, "domain %s: a cost of copies is negative; 0 is not known", d->name);
+    else if (!is_cost(d->to_device_ns) || !is_cost(d->to_host_ns) || !is_cost(d->to_device_bytes_per_ns) ||
+             !is_cost(d->to_host_bytes_per_ns))
+        kit_fail(k, "domain %s: a cost of copies is negative or no number; 0 is not known", d->name);
     else if (d->cost_source && !strchr("mae", d->cost_source))
         kit_fail(k, "domain %s: cost_source is '%c'; there are m, a and e", d->name, d->cost_source);
     else if (d->queue_count > 64)
