@@ -154,6 +154,7 @@ typedef struct fake_block {
 
 /* Thread-safe. The host gets addresses in `shown`, which nobody may read; `own` is the same memory. */
 typedef struct fake_memory {
+    const gantry_host *host;
     int fd;
     char *shown, *own;
     size_t bytes;
@@ -162,7 +163,7 @@ typedef struct fake_memory {
     pthread_mutex_t lock;
 } fake_memory;
 
-gantry_status fake_memory_open(fake_memory *memory, size_t bytes, gantry_error *err);
+gantry_status fake_memory_open(fake_memory *memory, const gantry_host *host, size_t bytes, gantry_error *err);
 void fake_memory_close(fake_memory *memory);
 /* NULL when there is no room. */
 void *fake_memory_alloc(fake_memory *memory, size_t bytes);
@@ -320,5 +321,21 @@ const char *fake_dtype_text(gantry_dtype dtype);
 
 GANTRY_PRINTF(4, 5)
 gantry_status fake_fail(gantry_error *err, gantry_status code, gantry_stage stage, const char *format, ...);
+
+static inline gantry_status fake_out_of_memory(gantry_error *err, gantry_stage stage)
+{
+    (void)fake_fail(err, GANTRY_RESOURCE, stage, "fake device: out of memory");
+    return GANTRY_RESOURCE;
+}
+
+/* Zeroed memory of the host's allocator, which host->free takes back; NULL when out of memory. */
+static inline void *fake_zeroed(const gantry_host *host, size_t count, size_t size)
+{
+    size_t bytes = (count ? count : 1) * size;
+    void *memory = count > SIZE_MAX / size ? NULL : host->alloc(host, bytes, 16);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
 
 #endif

@@ -133,13 +133,14 @@ static int compare_kernels(const void *a_, const void *b_)
 
 static gantry_status choose_kernels(gantry_program *program, gantry_recorder *recorder, gantry_error *err)
 {
+    const gantry_host *host = program->provider->host;
     uint32_t node_count = program->graph->node_count;
-    program->kernels = fake_zeroed(node_count, sizeof *program->kernels);
-    program->kernel_of_node = fake_zeroed(node_count, sizeof *program->kernel_of_node);
-    bool *taken = fake_zeroed(node_count, sizeof *taken);
+    program->kernels = fake_zeroed(host, node_count, sizeof *program->kernels);
+    program->kernel_of_node = fake_zeroed(host, node_count, sizeof *program->kernel_of_node);
+    bool *taken = fake_zeroed(host, node_count, sizeof *taken);
     if (!program->kernels || !program->kernel_of_node || !taken) {
-        free(taken);
-        return fake_out_of_memory(err);
+        host->free(host, taken);
+        return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     }
     for (uint32_t n = 0; n < node_count; n++) {
         if (taken[n])
@@ -150,7 +151,7 @@ static gantry_status choose_kernels(gantry_program *program, gantry_recorder *re
         for (uint32_t i = 0; i < k->node_count; i++)
             taken[k->nodes[i]] = true;
     }
-    free(taken);
+    host->free(host, taken);
     qsort(program->kernels, program->kernel_count, sizeof *program->kernels, compare_kernels);
     for (uint32_t k = 0; k < program->kernel_count; k++)
         for (uint32_t i = 0; i < program->kernels[k].node_count; i++)
@@ -252,8 +253,8 @@ static gantry_status build_kernels(gantry_program *program, const gantry_compile
 static gantry_status read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err)
 {
     const gantry_graph_view *graph = program->graph;
-    program->bodies = fake_zeroed(graph->node_count, sizeof program->bodies[0]);
-    gantry_status status = program->bodies ? GANTRY_OK : fake_out_of_memory(err);
+    program->bodies = fake_zeroed(program->provider->host, graph->node_count, sizeof program->bodies[0]);
+    gantry_status status = program->bodies ? GANTRY_OK : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     for (uint32_t n = 0; status == GANTRY_OK && n < graph->node_count; n++)
         if (graph->nodes[n]->body_count)
             status =
@@ -267,13 +268,14 @@ void fake_program_destroy(void *self, gantry_program *program)
 {
     if (!program)
         return;
+    const gantry_host *host = program->provider->host;
     fake_drop_known(program->provider, program->known, program->graph->value_count);
     for (uint32_t n = 0; program->bodies && n < program->graph->node_count; n++)
-        fake_bodies_destroy(program->bodies[n]);
-    free(program->bodies);
-    free(program->kernels);
-    free(program->kernel_of_node);
-    free(program);
+        fake_bodies_destroy(program->provider, program->bodies[n]);
+    host->free(host, program->bodies);
+    host->free(host, program->kernels);
+    host->free(host, program->kernel_of_node);
+    host->free(host, program);
 }
 
 gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
@@ -285,14 +287,15 @@ gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_p
     gantry_status status = fake_call_begin(provider->domain, &provider->script, FAKE_CALL_COMPILE, err);
     if (status != GANTRY_OK)
         return status;
-    gantry_program *program = fake_zeroed(1, sizeof *program);
+    gantry_program *program = fake_zeroed(provider->host, 1, sizeof *program);
     if (!program)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     program->provider = provider;
     program->graph = args->graph;
-    program->known = fake_zeroed(args->graph->value_count, sizeof *program->known);
+    program->known = fake_zeroed(provider->host, args->graph->value_count, sizeof *program->known);
     program->fuse = fake_option_is_on(provider, args->session_options, FAKE_OPTION_FUSE);
-    status = program->known ? upload_constants(program, args, err) : fake_out_of_memory(err);
+    status =
+        program->known ? upload_constants(program, args, err) : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     if (status == GANTRY_OK)
         status = read_bodies(program, args->constants, err);
     if (status == GANTRY_OK)

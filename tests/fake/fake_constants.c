@@ -13,9 +13,10 @@ static void uncount(fake_provider *provider, known_value *known)
 void fake_drop_known(fake_provider *provider, known_value *known, uint32_t count)
 {
     fake_domain *domain = provider->domain;
+    const gantry_host *host = provider->host;
     for (uint32_t k = 0; known && k < count; k++) {
         if (known[k].shared.data) {
-            provider->host->packed_release(provider->host, &known[k].shared);
+            host->packed_release(host, &known[k].shared);
             continue;
         }
         if (known[k].shown) {
@@ -23,9 +24,9 @@ void fake_drop_known(fake_provider *provider, known_value *known, uint32_t count
                              fake_memory_free(&domain->memory, known[k].shown));
             uncount(provider, &known[k]);
         }
-        free(known[k].host);
+        host->free(host, known[k].host);
     }
-    free(known);
+    host->free(host, known);
 }
 
 bool fake_is_read_on_host(const fake_config *config, const gantry_graph_view *graph, uint32_t value)
@@ -52,9 +53,9 @@ gantry_status fake_upload(fake_provider *provider, known_value *known, const voi
     known->counted = true;
     memcpy(fake_memory_own(&domain->memory, (gantry_buffer){known->shown, 0}, bytes), data, bytes);
     if (on_host) {
-        known->host = fake_zeroed(bytes, 1);
+        known->host = fake_zeroed(provider->host, bytes, 1);
         if (!known->host)
-            return fake_out_of_memory(err);
+            return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
         memcpy(known->host, data, bytes);
     }
     return GANTRY_OK;
@@ -71,8 +72,9 @@ typedef struct fake_shared {
 static void release_shared(void *self, void *data)
 {
     fake_shared *shared = data;
+    const gantry_host *host = shared->provider->host;
     fake_drop_known(shared->provider, shared->known, 1);
-    free(shared);
+    host->free(host, shared);
 }
 
 static void use_shared(known_value *known, const gantry_packed *packed)
@@ -85,14 +87,14 @@ static void use_shared(known_value *known, const gantry_packed *packed)
 static gantry_status make_shared(fake_provider *provider, const void *data, size_t bytes, bool on_host,
                                  fake_shared **out_shared, gantry_error *err)
 {
-    fake_shared *shared = fake_zeroed(1, sizeof *shared);
+    fake_shared *shared = fake_zeroed(provider->host, 1, sizeof *shared);
     *out_shared = shared;
     if (!shared)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     shared->provider = provider;
-    shared->known = fake_zeroed(1, sizeof *shared->known);
+    shared->known = fake_zeroed(provider->host, 1, sizeof *shared->known);
     gantry_status status = shared->known ? fake_upload(provider, shared->known, data, bytes, on_host, err)
-                                         : fake_out_of_memory(err);
+                                         : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     if (status == GANTRY_OK)
         uncount(provider, shared->known);
     else

@@ -90,16 +90,17 @@ bool fake_takes_bodies(const fake_config *config, const gantry_graph_view *graph
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-void fake_bodies_destroy(struct fake_bodies *bodies)
+void fake_bodies_destroy(fake_provider *provider, struct fake_bodies *bodies)
 {
+    const gantry_host *host = provider->host;
     for (uint32_t b = 0; bodies && b < bodies->count; b++) {
         for (uint32_t v = 0; bodies->bodies[b].data && v < bodies->bodies[b].graph->value_count; v++)
-            free(bodies->bodies[b].data[v]);
-        free(bodies->bodies[b].data);
+            host->free(host, bodies->bodies[b].data[v]);
+        host->free(host, bodies->bodies[b].data);
     }
     if (bodies)
-        free(bodies->bodies);
-    free(bodies);
+        host->free(host, bodies->bodies);
+    host->free(host, bodies);
 }
 
 static gantry_status read_constants(fake_provider *provider, body_constants *body,
@@ -115,12 +116,12 @@ static gantry_status read_constants(fake_provider *provider, body_constants *bod
             host->constant_map(host, constants, body->graph->values[v]->constant_id, &data, &bytes, err);
         if (status != GANTRY_OK)
             return status;
-        body->data[v] = fake_zeroed(bytes, 1);
+        body->data[v] = fake_zeroed(host, bytes, 1);
         if (body->data[v])
             memcpy(body->data[v], data, bytes);
         host->constant_unmap(host, constants, body->graph->values[v]->constant_id);
         if (!body->data[v])
-            return fake_out_of_memory(err);
+            return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     }
     return GANTRY_OK;
 }
@@ -129,24 +130,26 @@ gantry_status fake_bodies_create(fake_provider *provider, const gantry_node_view
                                  gantry_constants *constants, struct fake_bodies **out_bodies,
                                  gantry_error *err)
 {
-    struct fake_bodies *bodies = fake_zeroed(1, sizeof *bodies);
+    struct fake_bodies *bodies = fake_zeroed(provider->host, 1, sizeof *bodies);
     gantry_status status = GANTRY_OK;
     *out_bodies = bodies;
-    if (!bodies || !(bodies->bodies = fake_zeroed(node->body_count, sizeof *bodies->bodies)))
-        return fake_out_of_memory(err);
+    if (!bodies || !(bodies->bodies = fake_zeroed(provider->host, node->body_count, sizeof *bodies->bodies)))
+        return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     bodies->count = node->body_count;
     for (uint32_t b = 0; status == GANTRY_OK && b < node->body_count; b++) {
         bodies->bodies[b].graph = node->bodies[b]->graph;
-        bodies->bodies[b].data = fake_zeroed(node->bodies[b]->graph->value_count, sizeof(void *));
+        bodies->bodies[b].data =
+            fake_zeroed(provider->host, node->bodies[b]->graph->value_count, sizeof(void *));
         status = bodies->bodies[b].data ? read_constants(provider, &bodies->bodies[b], constants, err)
-                                        : fake_out_of_memory(err);
+                                        : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     }
     return status;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* One body while it runs: a tensor for each value; `own` marks those whose memory goes with it. */
+/* One body while it runs: a tensor for each value; `own` marks those whose memory goes with it. It stands for
+ * what a device keeps to itself, so it is not the host's memory. */
 typedef struct frame {
     const fake_provider *provider;
     const gantry_graph_view *graph;
@@ -174,10 +177,10 @@ static void leave(frame *f)
 static gantry_status enter(frame *f, const fake_provider *provider, const body_constants *body,
                            const gantry_tensor *captures, gantry_error *err)
 {
-    *f = (frame){provider, body->graph, fake_zeroed(body->graph->value_count, sizeof *f->tensors),
-                 fake_zeroed(body->graph->value_count, sizeof(void *))};
+    *f = (frame){provider, body->graph, calloc(body->graph->value_count + 1u, sizeof *f->tensors),
+                 calloc(body->graph->value_count + 1u, sizeof(void *))};
     if (!f->tensors || !f->own)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t v = 0, at = 0; v < f->graph->value_count; v++) {
         const gantry_value_view *value = f->graph->values[v];
         gantry_tensor *t = &f->tensors[v];
@@ -190,8 +193,8 @@ static gantry_status enter(frame *f, const fake_provider *provider, const body_c
             t->buffer = captures[at++].buffer;
         else if (body->data[v])
             t->buffer.handle = body->data[v];
-        else if (!(t->buffer.handle = f->own[v] = fake_zeroed(t->size_bytes, 1)))
-            return fake_out_of_memory(err);
+        else if (!(t->buffer.handle = f->own[v] = calloc(t->size_bytes + 1, 1)))
+            return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     }
     return GANTRY_OK;
 }

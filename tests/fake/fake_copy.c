@@ -2,8 +2,6 @@
  * and from a peer. What was copied is counted when the queue does it. */
 #include "fake.h"
 
-#include <stdlib.h>
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool note_pinned(fake_domain *domain, void *address, size_t bytes)
@@ -263,8 +261,10 @@ gantry_status fake_domain_probe(void *self, gantry_domain_info *inout_info, gant
 {
     probe p = {.domain = self, .err = err};
     const gantry_domain *table = &p.domain->table;
-    p.host.handle = calloc(1, PROBE_BYTES);
-    gantry_status status = p.host.handle ? table->queue_open(self, &p.queue, err) : GANTRY_RESOURCE;
+    const gantry_host *host = p.domain->host;
+    p.host.handle = fake_zeroed(host, 1, PROBE_BYTES);
+    gantry_status status =
+        p.host.handle ? table->queue_open(self, &p.queue, err) : fake_out_of_memory(err, GANTRY_STAGE_RUN);
     if (status == GANTRY_OK)
         status = table->alloc(self, PROBE_BYTES, GANTRY_MEMORY_DEVICE, &p.device.handle, err);
     if (status == GANTRY_OK)
@@ -278,6 +278,6 @@ gantry_status fake_domain_probe(void *self, gantry_domain_info *inout_info, gant
         table->free(self, p.device.handle, GANTRY_MEMORY_DEVICE);
     if (p.queue)
         table->queue_close(self, p.queue);
-    free(p.host.handle);
+    host->free(host, p.host.handle);
     return status;
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -74,16 +73,16 @@ static gantry_status find_or_open_domain(fake_plugin *plugin, const fake_config 
             *out_domain = plugin->domains[k];
             return GANTRY_OK;
         }
-    fake_domain *domain = calloc(1, sizeof *domain);
+    fake_domain *domain = fake_zeroed(plugin->host, 1, sizeof *domain);
     if (!domain)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "fake device: out of memory");
+        return fake_out_of_memory(err, GANTRY_STAGE_PLUGIN);
     domain->host = plugin->host;
     domain->config = config;
     domain->log = &plugin->log;
     domain->script.fail = config->fail;
-    gantry_status status = fake_memory_open(&domain->memory, config->memory_bytes, err);
+    gantry_status status = fake_memory_open(&domain->memory, plugin->host, config->memory_bytes, err);
     if (status != GANTRY_OK) {
-        free(domain);
+        plugin->host->free(plugin->host, domain);
         return status;
     }
     pthread_mutex_init(&domain->pinned_lock, NULL);
@@ -116,9 +115,9 @@ static gantry_status provider_describe(void *self, gantry_provider_info *out_inf
 
 static gantry_status open_provider(fake_plugin *plugin, const fake_config *config, gantry_error *err)
 {
-    fake_provider *provider = calloc(1, sizeof *provider);
+    fake_provider *provider = fake_zeroed(plugin->host, 1, sizeof *provider);
     if (!provider)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "fake device: out of memory");
+        return fake_out_of_memory(err, GANTRY_STAGE_PLUGIN);
     plugin->providers[plugin->provider_count] = provider;
     plugin->provider_tables[plugin->provider_count] = &provider->table;
     plugin->unavailable[plugin->provider_count++] = *config->unavailable ? config->unavailable : NULL;
@@ -207,17 +206,18 @@ static gantry_status apply_quirk(fake_plugin *plugin, const char *quirk, gantry_
 static void plugin_close(void *self)
 {
     fake_plugin *plugin = self;
+    const gantry_host *host = plugin->host;
     for (uint32_t k = 0; k < plugin->provider_count; k++)
-        free(plugin->providers[k]);
+        host->free(host, plugin->providers[k]);
     for (uint32_t k = 0; k < plugin->domain_count; k++) {
         fake_memory_close(&plugin->domains[k]->memory);
         pthread_mutex_destroy(&plugin->domains[k]->pinned_lock);
-        free(plugin->domains[k]);
+        host->free(host, plugin->domains[k]);
     }
     fake_log_close(&plugin->log);
     if (plugin->counters_map)
         munmap(plugin->counters_map, plugin->counters_bytes);
-    free(plugin);
+    host->free(host, plugin);
 }
 
 static gantry_status open_all(fake_plugin *plugin, gantry_plugin *out_plugin, gantry_error *err)
@@ -257,9 +257,9 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
     if (abi < 1 || host->struct_bytes < sizeof *host || out_plugin->struct_bytes < sizeof *out_plugin)
         return fake_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN,
                          "fake device: needs ABI level 1; the host offers %u", abi);
-    fake_plugin *plugin = calloc(1, sizeof *plugin);
+    fake_plugin *plugin = fake_zeroed(host, 1, sizeof *plugin);
     if (!plugin)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "fake device: out of memory");
+        return fake_out_of_memory(err, GANTRY_STAGE_PLUGIN);
     plugin->host = host;
     plugin->log.fd = -1;
     pthread_mutex_init(&plugin->log.lock, NULL);

@@ -8,15 +8,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
 
-gantry_status fake_memory_open(fake_memory *memory, size_t bytes, gantry_error *err)
+gantry_status fake_memory_open(fake_memory *memory, const gantry_host *host, size_t bytes, gantry_error *err)
 {
-    *memory = (fake_memory){.fd = memfd_create("gantry-fake-device", MFD_CLOEXEC), .bytes = bytes};
+    *memory =
+        (fake_memory){.host = host, .fd = memfd_create("gantry-fake-device", MFD_CLOEXEC), .bytes = bytes};
     pthread_mutex_init(&memory->lock, NULL);
     if (memory->fd >= 0 && ftruncate(memory->fd, (off_t)bytes) == 0) {
         void *shown = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, memory->fd, 0);
@@ -40,7 +40,7 @@ void fake_memory_close(fake_memory *memory)
         munmap(memory->own, memory->bytes);
     if (memory->fd >= 0)
         close(memory->fd);
-    free(memory->blocks);
+    memory->host->free(memory->host, memory->blocks);
     pthread_mutex_destroy(&memory->lock);
     *memory = (fake_memory){.fd = -1};
 }
@@ -56,9 +56,12 @@ static bool make_room(fake_memory *memory)
     if (memory->block_count < memory->block_capacity)
         return true;
     uint32_t capacity = memory->block_capacity ? memory->block_capacity * 2 : 64;
-    fake_block *blocks = realloc(memory->blocks, capacity * sizeof *blocks);
+    fake_block *blocks = fake_zeroed(memory->host, capacity, sizeof *blocks);
     if (!blocks)
         return false;
+    if (memory->block_count)
+        memcpy(blocks, memory->blocks, memory->block_count * sizeof *blocks);
+    memory->host->free(memory->host, memory->blocks);
     memory->blocks = blocks;
     memory->block_capacity = capacity;
     return true;

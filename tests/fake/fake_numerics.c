@@ -119,10 +119,12 @@ static gantry_status compute_promoted(const fake_provider *provider, const gantr
 {
     const gantry_node_view *node = graph->nodes[node_index];
     promoted *p = calloc(1, sizeof *p);
-    gantry_status status = GANTRY_RESOURCE;
+    gantry_status status;
     if (p && promote(p, graph, node_index, inputs, outputs))
         status = provider->host->evaluate(provider->host, &p->graph, 0, p->tensors,
                                           p->tensors + node->input_count, err);
+    else
+        status = fake_out_of_memory(err, GANTRY_STAGE_RUN);
     for (uint32_t k = 0; status == GANTRY_OK && k < node->output_count; k++) {
         const float *source = p->copies[node->input_count + k];
         for (int64_t i = 0; source && i < count_of(&outputs[k]); i++)

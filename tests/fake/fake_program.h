@@ -102,7 +102,7 @@ uint32_t fake_memory_classes(void *self, gantry_memory_class *out_classes, uint3
 gantry_status fake_bodies_create(fake_provider *provider, const gantry_node_view *node,
                                  gantry_constants *constants, struct fake_bodies **out_bodies,
                                  gantry_error *err);
-void fake_bodies_destroy(struct fake_bodies *bodies);
+void fake_bodies_destroy(fake_provider *provider, struct fake_bodies *bodies);
 
 /* fake_reshape.c: where every value lies for one set of shapes. */
 gantry_status fake_reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
@@ -116,16 +116,5 @@ gantry_status fake_run(void *self, gantry_context *context, const gantry_run_arg
 
 /* fake_class.c: entries that notice when the host does not keep to the concurrency class. */
 void fake_keep_class(fake_provider *provider);
-
-static inline gantry_status fake_out_of_memory(gantry_error *err)
-{
-    return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE, "fake device: out of memory");
-}
-
-/* NULL when out of memory. */
-static inline void *fake_zeroed(size_t count, size_t size)
-{
-    return calloc(count ? count : 1, size);
-}
 
 #endif

@@ -6,7 +6,6 @@
 #include "fake.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 typedef struct task {
@@ -137,7 +136,7 @@ static task *take_task(gantry_queue *queue, size_t bytes)
             *link = t->next;
             return t;
         }
-    task *t = calloc(1, sizeof *t + bytes);
+    task *t = fake_zeroed(queue->domain->host, 1, sizeof *t + bytes);
     if (t)
         t->capacity = bytes;
     return t;
@@ -162,7 +161,7 @@ static gantry_status push(gantry_queue *queue, fake_work_fn fn, const void *arg,
         pthread_cond_signal(&queue->work);
     }
     pthread_mutex_unlock(&queue->lock);
-    return t ? GANTRY_OK : fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
+    return t ? GANTRY_OK : fake_out_of_memory(err, GANTRY_STAGE_RUN);
 }
 
 gantry_status fake_queue_push(gantry_queue *queue, fake_work_fn fn, const void *arg, size_t arg_bytes,
@@ -189,9 +188,9 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
     gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_QUEUE, err);
     if (status != GANTRY_OK)
         return status;
-    gantry_queue *queue = calloc(1, sizeof *queue);
+    gantry_queue *queue = fake_zeroed(domain->host, 1, sizeof *queue);
     if (!queue)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     queue->domain = domain;
     queue->number = (int)atomic_fetch_add(&domain->queue_count, 1);
     pthread_mutex_init(&queue->lock, NULL);
@@ -199,7 +198,7 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
     pthread_cond_init(&queue->passed, NULL);
     int result = pthread_create(&queue->thread, NULL, queue_thread, queue);
     if (result != 0) {
-        free(queue);
+        domain->host->free(domain->host, queue);
         return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: a thread: %s",
                          strerror(result));
     }
@@ -209,6 +208,7 @@ static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_err
 
 static void queue_close(void *self, gantry_queue *queue)
 {
+    const gantry_host *host = ((const fake_domain *)self)->host;
     if (!queue)
         return;
     pthread_mutex_lock(&queue->lock);
@@ -219,12 +219,12 @@ static void queue_close(void *self, gantry_queue *queue)
     while (queue->unused) {
         task *t = queue->unused;
         queue->unused = t->next;
-        free(t);
+        host->free(host, t);
     }
     pthread_cond_destroy(&queue->work);
     pthread_cond_destroy(&queue->passed);
     pthread_mutex_destroy(&queue->lock);
-    free(queue);
+    host->free(host, queue);
 }
 
 static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
@@ -263,10 +263,10 @@ static gantry_status event_create(void *self, gantry_event **out_event, gantry_e
     gantry_status status = fake_call_begin(domain, &domain->script, FAKE_CALL_EVENT, err);
     if (status != GANTRY_OK)
         return status;
-    gantry_event *event = calloc(1, sizeof *event);
+    gantry_event *event = fake_zeroed(domain->host, 1, sizeof *event);
     *out_event = event;
     if (!event)
-        return fake_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_RUN, "fake device: out of memory");
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     event->domain = domain;
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->completed_cond, NULL);
@@ -300,12 +300,13 @@ static uint64_t times_recorded(gantry_event *event)
 
 static void event_destroy(void *self, gantry_event *event)
 {
+    const gantry_host *host = ((const fake_domain *)self)->host;
     if (!event)
         return;
     wait_for(event, times_recorded(event));
     pthread_mutex_destroy(&event->lock);
     pthread_cond_destroy(&event->completed_cond);
-    free(event);
+    host->free(host, event);
 }
 
 static gantry_status do_record(void *arg, gantry_error *err)

@@ -173,10 +173,12 @@ static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
 {
     const gantry_host *host = shaped->program->provider->host;
     uint32_t capacity = shaped->program->graph->value_count;
-    lifetimes l = {.values = fake_zeroed(3 * (size_t)capacity, sizeof *l.values),
-                   .bytes = fake_zeroed(2 * (size_t)capacity, sizeof *l.bytes)};
-    gantry_status status = GANTRY_RESOURCE;
-    if (l.values && l.bytes) {
+    lifetimes l = {.values = fake_zeroed(host, 3 * (size_t)capacity, sizeof *l.values),
+                   .bytes = fake_zeroed(host, 2 * (size_t)capacity, sizeof *l.bytes)};
+    gantry_status status = GANTRY_OK;
+    if (!l.values || !l.bytes) {
+        status = fake_out_of_memory(err, GANTRY_STAGE_RUN);
+    } else {
         l.first = l.values + capacity;
         l.last = l.first + capacity;
         l.offsets = l.bytes + capacity;
@@ -188,8 +190,8 @@ static gantry_status plan_workspace(gantry_shaped *shaped, gantry_error *err)
             shaped->places[l.values[k]].offset = l.offsets[k];
         }
     }
-    free(l.values);
-    free(l.bytes);
+    host->free(host, l.values);
+    host->free(host, l.bytes);
     return status;
 }
 
@@ -197,11 +199,12 @@ void fake_shaped_destroy(void *self, gantry_shaped *shaped)
 {
     if (!shaped)
         return;
+    const gantry_host *host = shaped->program->provider->host;
     fake_drop_known(shaped->program->provider, shaped->known, shaped->program->graph->value_count);
-    free(shaped->places);
-    free(shaped->output_plans);
-    free(shaped->is_view);
-    free(shaped);
+    host->free(host, shaped->places);
+    host->free(host, shaped->output_plans);
+    host->free(host, shaped->is_view);
+    host->free(host, shaped);
 }
 
 /* Nodes whose limits this shape breaks. */
@@ -228,12 +231,13 @@ static gantry_status refuse_nodes(const gantry_program *program, const gantry_re
 static gantry_status make_shaped(gantry_shaped *shaped, const gantry_reshape_args *args, gantry_error *err)
 {
     const gantry_graph_view *graph = shaped->program->graph;
-    shaped->places = fake_zeroed(graph->value_count, sizeof *shaped->places);
-    shaped->known = fake_zeroed(graph->value_count, sizeof *shaped->known);
-    shaped->output_plans = fake_zeroed(graph->output_count, sizeof *shaped->output_plans);
-    shaped->is_view = fake_zeroed(graph->node_count, sizeof *shaped->is_view);
+    const gantry_host *host = shaped->program->provider->host;
+    shaped->places = fake_zeroed(host, graph->value_count, sizeof *shaped->places);
+    shaped->known = fake_zeroed(host, graph->value_count, sizeof *shaped->known);
+    shaped->output_plans = fake_zeroed(host, graph->output_count, sizeof *shaped->output_plans);
+    shaped->is_view = fake_zeroed(host, graph->node_count, sizeof *shaped->is_view);
     if (!shaped->places || !shaped->known || !shaped->output_plans || !shaped->is_view)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     gantry_status status = place_fixed(shaped, args, err);
     if (status == GANTRY_OK)
         status = keep_host_values(shaped, args, err);
@@ -256,9 +260,9 @@ gantry_status fake_reshape(void *self, gantry_program *program, const gantry_res
         status = refuse_nodes(program, args, out_info, err);
     if (status != GANTRY_OK)
         return status;
-    gantry_shaped *shaped = fake_zeroed(1, sizeof *shaped);
+    gantry_shaped *shaped = fake_zeroed(domain->host, 1, sizeof *shaped);
     if (!shaped)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     shaped->program = program;
     status = make_shaped(shaped, args, err);
     if (status != GANTRY_OK) {

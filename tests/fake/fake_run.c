@@ -5,12 +5,14 @@
 
 static void context_destroy(void *self, gantry_context *context)
 {
+    const fake_provider *provider = self;
+    const gantry_host *host = provider->host;
     if (!context)
         return;
-    free(context->tensors);
-    free(context->first_tensor);
-    free(context->task);
-    free(context);
+    host->free(host, context->tensors);
+    host->free(host, context->first_tensor);
+    host->free(host, context->task);
+    host->free(host, context);
 }
 
 static void fill_tensor(const gantry_shaped *shaped, uint32_t value, gantry_tensor *out)
@@ -38,18 +40,18 @@ gantry_status fake_context_create(void *self, gantry_shaped *shaped, gantry_cont
     for (uint32_t n = 0; n < graph->node_count; n++)
         total += graph->nodes[n]->input_count + graph->nodes[n]->output_count +
                  fake_count_captures(graph, graph->nodes[n]);
-    gantry_context *context = fake_zeroed(1, sizeof *context);
+    gantry_context *context = fake_zeroed(provider->host, 1, sizeof *context);
     if (!context)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     context->shaped = shaped;
-    context->tensors = fake_zeroed(total, sizeof *context->tensors);
-    context->first_tensor = fake_zeroed(graph->node_count, sizeof *context->first_tensor);
+    context->tensors = fake_zeroed(provider->host, total, sizeof *context->tensors);
+    context->first_tensor = fake_zeroed(provider->host, graph->node_count, sizeof *context->first_tensor);
     context->task_bytes =
         sizeof(run_task) + ((size_t)graph->input_count + graph->output_count) * sizeof(void *);
-    context->task = fake_zeroed(context->task_bytes, 1);
+    context->task = fake_zeroed(provider->host, context->task_bytes, 1);
     if (!context->tensors || !context->first_tensor || !context->task) {
         context_destroy(self, context);
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_RUN);
     }
     uint32_t at = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) {
