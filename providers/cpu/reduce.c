@@ -7,7 +7,7 @@
  * Floats are summed in double across blocks, integers in 64 bits. */
 #include "reduce.h"
 
-#include "rows.h"
+#include "reduce_fold.h"
 
 #include <math.h>
 
@@ -24,28 +24,8 @@ typedef enum reduce_kind {
     REDUCE_SUM_SQUARE
 } reduce_kind;
 
-/* What is done to each element, and how elements are folded. */
-typedef enum fold_kind {
-    FOLD_SUM,
-    FOLD_ABS,
-    FOLD_SQUARE,
-    FOLD_PROD,
-    FOLD_MAX,
-    FOLD_MIN,
-    FOLD_COUNT
-} fold_kind;
-
 /* Columns folded at a time when the innermost axis is kept: the accumulators stay in L1. */
 #define COLUMNS 512
-
-typedef union accumulator {
-    double f;
-    int64_t i;
-} accumulator;
-
-/* acc[0] over a row; or acc[k] with element k of a row. */
-typedef void (*fold_row_fn)(const void *row, int64_t n, accumulator *acc);
-typedef void (*fold_short_fn)(const float *in, int64_t n, int64_t rows, accumulator *acc);
 
 /* Rows of at most so many elements are folded many at a time: a call for each would cost more than its sum.
  */
@@ -59,196 +39,12 @@ typedef struct reduce_state {
     int64_t inner; /* elements of a row */
     bool inner_kept;
     int64_t reduced_count;
-    fold_row_fn fold;
-    fold_short_fn fold_short; /* NULL: rows are long, or do not follow each other */
-    accumulator neutral;
+    cpu_fold_row_fn fold;
+    cpu_fold_short_fn fold_short; /* NULL: rows are long, or do not follow each other */
+    cpu_accumulator neutral;
     gantry_dtype dtype;
     size_t in_bytes, out_bytes;
 } reduce_state;
-
-/* ---- folds: fold_<how>_<type>_row and _columns ----------------------------------------------- */
-
-#define FOLD_ROW(how, suffix, type, member, expression)                                                      \
-    static void row_##how##_##suffix(const void *row, int64_t n, accumulator *acc)                           \
-    {                                                                                                        \
-        const type *in = row;                                                                                \
-        __typeof__(acc->member) a = acc->member;                                                             \
-        for (int64_t k = 0; k < n; k++) {                                                                    \
-            const __typeof__(acc->member) x = (__typeof__(acc->member))in[k];                                \
-            a = expression;                                                                                  \
-        }                                                                                                    \
-        acc->member = a;                                                                                     \
-    }
-#define FOLD_COLUMNS(how, suffix, type, member, expression)                                                  \
-    CPU_CLONES static void columns_##how##_##suffix(const void *row, int64_t n, accumulator *acc)            \
-    {                                                                                                        \
-        const type *in = row;                                                                                \
-        for (int64_t k = 0; k < n; k++) {                                                                    \
-            const __typeof__(acc->member) x = (__typeof__(acc->member))in[k], a = acc[k].member;             \
-            acc[k].member = expression;                                                                      \
-        }                                                                                                    \
-    }
-#define FOLD(how, suffix, type, member, expression)                                                          \
-    FOLD_ROW(how, suffix, type, member, expression) FOLD_COLUMNS(how, suffix, type, member, expression)
-
-static inline int64_t wrap_add(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
-static inline int64_t wrap_mul(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-/* Sums of float32 rows come from the vector table. */
-#define FLOAT_SUM_ROWS(suffix, type)                                                                         \
-    FOLD_ROW(sum, suffix, type, f, a + x)                                                                    \
-    FOLD_ROW(abs, suffix, type, f, a + fabs(x))                                                              \
-    FOLD_ROW(square, suffix, type, f, a + x * x)
-#define FLOAT_EXTREME_ROWS(suffix, type)                                                                     \
-    FOLD_ROW(max, suffix, type, f, x > a || x != x ? x : a)                                                  \
-    FOLD_ROW(min, suffix, type, f, x < a || x != x ? x : a)
-#define FLOAT_FOLDS(suffix, type)                                                                            \
-    FOLD_COLUMNS(sum, suffix, type, f, a + x)                                                                \
-    FOLD_COLUMNS(abs, suffix, type, f, a + fabs(x))                                                          \
-    FOLD_COLUMNS(square, suffix, type, f, a + x * x)                                                         \
-    FOLD(prod, suffix, type, f, a *x)                                                                        \
-    FOLD_COLUMNS(max, suffix, type, f, x > a || x != x ? x : a)                                              \
-    FOLD_COLUMNS(min, suffix, type, f, x < a || x != x ? x : a)
-#define INTEGER_FOLDS(suffix, type)                                                                          \
-    FOLD(sum, suffix, type, i, wrap_add(a, x))                                                               \
-    FOLD(abs, suffix, type, i, wrap_add(a, x < 0 ? wrap_mul(x, -1) : x))                                     \
-    FOLD(square, suffix, type, i, wrap_add(a, wrap_mul(x, x)))                                               \
-    FOLD(prod, suffix, type, i, wrap_mul(a, x))                                                              \
-    FOLD(max, suffix, type, i, x > a ? x : a)                                                                \
-    FOLD(min, suffix, type, i, x < a ? x : a)
-FLOAT_FOLDS(f32, float)
-FLOAT_FOLDS(f64, double)
-FLOAT_SUM_ROWS(f64, double)
-FLOAT_EXTREME_ROWS(f64, double)
-INTEGER_FOLDS(i8, int8_t)
-INTEGER_FOLDS(u8, uint8_t)
-INTEGER_FOLDS(i16, int16_t)
-INTEGER_FOLDS(u16, uint16_t)
-INTEGER_FOLDS(i32, int32_t)
-INTEGER_FOLDS(u32, uint32_t)
-INTEGER_FOLDS(i64, int64_t)
-FOLD(max, u64, uint64_t, i, (uint64_t)x > (uint64_t)a ? x : a)
-FOLD(min, u64, uint64_t, i, (uint64_t)x < (uint64_t)a ? x : a)
-
-/* float32 rows through the vector table. */
-static void row_sum_fast(const void *row, int64_t n, accumulator *acc)
-{
-    acc->f += cpu_rows_best()->sum_f32(row, n);
-}
-
-static void row_abs_fast(const void *row, int64_t n, accumulator *acc)
-{
-    acc->f += cpu_rows_best()->sum_abs_f32(row, n);
-}
-
-static void row_square_fast(const void *row, int64_t n, accumulator *acc)
-{
-    acc->f += cpu_rows_best()->sum_square_f32(row, n);
-}
-
-static void row_max_fast(const void *row, int64_t n, accumulator *acc)
-{
-    double x = (double)cpu_rows_best()->most_f32(row, n);
-    acc->f = x > acc->f || x != x ? x : acc->f;
-}
-
-static void row_min_fast(const void *row, int64_t n, accumulator *acc)
-{
-    double x = (double)cpu_rows_best()->least_f32(row, n);
-    acc->f = x < acc->f || x != x ? x : acc->f;
-}
-
-/* Many short rows of float32 that follow each other: acc[k] over in[k * n] .. in[k * n + n - 1]. */
-#define FOLD_SHORT(how, expression)                                                                          \
-    CPU_CLONES static void short_##how(const float *in, int64_t n, int64_t rows, accumulator *acc)           \
-    {                                                                                                        \
-        for (int64_t k = 0; k < rows; k++, in += n) {                                                        \
-            double a = acc[k].f;                                                                             \
-            for (int64_t j = 0; j < n; j++) {                                                                \
-                const double x = (double)in[j];                                                              \
-                a = expression;                                                                              \
-            }                                                                                                \
-            acc[k].f = a;                                                                                    \
-        }                                                                                                    \
-    }
-FOLD_SHORT(sum, a + x)
-FOLD_SHORT(abs, a + fabs(x))
-FOLD_SHORT(square, a + x * x)
-FOLD_SHORT(prod, a *x)
-FOLD_SHORT(max, x > a || x != x ? x : a)
-FOLD_SHORT(min, x < a || x != x ? x : a)
-
-static const fold_short_fn short_folds[FOLD_COUNT] = {short_sum,  short_abs, short_square,
-                                                      short_prod, short_max, short_min};
-
-#define BOTH(how, suffix)                                                                                    \
-    {                                                                                                        \
-        row_##how##_##suffix, columns_##how##_##suffix                                                       \
-    }
-#define FOLD_ENTRIES(suffix)                                                                                 \
-    {                                                                                                        \
-        BOTH(sum, suffix), BOTH(abs, suffix), BOTH(square, suffix), BOTH(prod, suffix), BOTH(max, suffix),   \
-            BOTH(min, suffix)                                                                                \
-    }
-/* u64 wraps like i64 in all but comparisons. */
-static const fold_row_fn folds[GANTRY_DTYPE_COUNT][FOLD_COUNT][2] = {
-    [GANTRY_FLOAT32] = {{row_sum_fast, columns_sum_f32},
-                        {row_abs_fast, columns_abs_f32},
-                        {row_square_fast, columns_square_f32},
-                        BOTH(prod, f32),
-                        {row_max_fast, columns_max_f32},
-                        {row_min_fast, columns_min_f32}},
-    [GANTRY_FLOAT64] = FOLD_ENTRIES(f64),
-    [GANTRY_INT8] = FOLD_ENTRIES(i8),
-    [GANTRY_UINT8] = FOLD_ENTRIES(u8),
-    [GANTRY_BOOL] = FOLD_ENTRIES(u8),
-    [GANTRY_INT16] = FOLD_ENTRIES(i16),
-    [GANTRY_UINT16] = FOLD_ENTRIES(u16),
-    [GANTRY_INT32] = FOLD_ENTRIES(i32),
-    [GANTRY_UINT32] = FOLD_ENTRIES(u32),
-    [GANTRY_INT64] = FOLD_ENTRIES(i64),
-    [GANTRY_UINT64] = {BOTH(sum, i64), BOTH(sum, i64), BOTH(square, i64), BOTH(prod, i64), BOTH(max, u64),
-                       BOTH(min, u64)},
-};
-
-static const struct {
-    int64_t low, high;
-} bounds[GANTRY_DTYPE_COUNT] = {
-    [GANTRY_INT8] = {INT8_MIN, INT8_MAX},
-    [GANTRY_UINT8] = {0, UINT8_MAX},
-    [GANTRY_BOOL] = {0, 1},
-    [GANTRY_INT16] = {INT16_MIN, INT16_MAX},
-    [GANTRY_UINT16] = {0, UINT16_MAX},
-    [GANTRY_INT32] = {INT32_MIN, INT32_MAX},
-    [GANTRY_UINT32] = {0, UINT32_MAX},
-    [GANTRY_INT64] = {INT64_MIN, INT64_MAX},
-    [GANTRY_UINT64] = {0, -1},
-};
-
-static bool is_float(gantry_dtype dtype)
-{
-    return cpu_dtype_in(dtype, CPU_FLOATS);
-}
-
-static accumulator neutral_of(fold_kind fold, gantry_dtype dtype)
-{
-    accumulator a = {0};
-    if (is_float(dtype))
-        a.f = fold == FOLD_PROD ? 1 : fold == FOLD_MAX ? -INFINITY : fold == FOLD_MIN ? INFINITY : 0;
-    else
-        a.i = fold == FOLD_PROD  ? 1
-              : fold == FOLD_MAX ? bounds[dtype].low
-              : fold == FOLD_MIN ? bounds[dtype].high
-                                 : 0;
-    return a;
-}
 
 /* ---- finishing ------------------------------------------------------------------------------- */
 
@@ -279,7 +75,7 @@ static int64_t finish_int(const reduce_state *state, int64_t a)
     }
 }
 
-static void store_result(const reduce_state *state, accumulator a, void *out, int64_t index)
+static void store_result(const reduce_state *state, cpu_accumulator a, void *out, int64_t index)
 {
     if (state->dtype == GANTRY_FLOAT32) {
         ((float *)out)[index] = (float)finish_float(state, a.f);
@@ -300,7 +96,7 @@ typedef struct reduce_work {
     void *out;
 } reduce_work;
 
-static void store_results(const reduce_state *state, const accumulator *a, int64_t count, void *out,
+static void store_results(const reduce_state *state, const cpu_accumulator *a, int64_t count, void *out,
                           int64_t index)
 {
     bool as_it_is = state->kind != REDUCE_MEAN && state->kind != REDUCE_L2 && state->kind != REDUCE_LOG_SUM;
@@ -320,7 +116,7 @@ static void reduce_short_chunk(void *arg, int64_t begin, int64_t end)
     const reduce_work *work = arg;
     const reduce_state *state = work->state;
     for (int64_t piece = begin; piece < end; piece++) {
-        accumulator a[COLUMNS];
+        cpu_accumulator a[COLUMNS];
         int64_t at = piece * COLUMNS, n = cpu_min64(COLUMNS, state->kept_count - at);
         for (int64_t k = 0; k < n; k++)
             a[k] = state->neutral;
@@ -337,7 +133,7 @@ static void reduce_rows_chunk(void *arg, int64_t begin, int64_t end)
     cpu_nest_position kept, reduced;
     cpu_nest_seek(&state->kept, begin, &kept);
     for (int64_t k = begin; k < end; k++) {
-        accumulator a = state->neutral;
+        cpu_accumulator a = state->neutral;
         cpu_nest_seek(&state->reduced, 0, &reduced);
         for (int64_t row = 0; row < state->reduced_rows; row++) {
             state->fold(work->in + (kept.offset[0] + reduced.offset[0]) * (int64_t)state->in_bytes,
@@ -356,7 +152,7 @@ static void reduce_columns_chunk(void *arg, int64_t begin, int64_t end)
     const reduce_state *state = work->state;
     int64_t pieces = (state->inner + COLUMNS - 1) / COLUMNS;
     for (int64_t piece = begin; piece < end; piece++) {
-        accumulator a[COLUMNS];
+        cpu_accumulator a[COLUMNS];
         cpu_nest_position kept, reduced;
         int64_t at = piece % pieces * COLUMNS, n = cpu_min64(COLUMNS, state->inner - at);
         for (int64_t k = 0; k < n; k++)
@@ -492,21 +288,21 @@ gantry_status cpu_reduced_axes(cpu_build *build, bool axes_are_input, uint32_t r
 static const struct {
     const char *op;
     reduce_kind kind;
-    fold_kind fold;
+    cpu_fold_kind fold;
     int axes_input_since;
 } reductions[] = {
-    {"ReduceSum", REDUCE_SUM, FOLD_SUM, 13},
-    {"ReduceMean", REDUCE_MEAN, FOLD_SUM, 18},
-    {"ReduceMax", REDUCE_MAX, FOLD_MAX, 18},
-    {"ReduceMin", REDUCE_MIN, FOLD_MIN, 18},
-    {"ReduceProd", REDUCE_PROD, FOLD_PROD, 18},
-    {"ReduceL1", REDUCE_L1, FOLD_ABS, 18},
-    {"ReduceL2", REDUCE_L2, FOLD_SQUARE, 18},
-    {"ReduceLogSum", REDUCE_LOG_SUM, FOLD_SUM, 18},
-    {"ReduceLogSumExp", REDUCE_LOG_SUM_EXP, FOLD_SUM, 18},
-    {"ReduceSumSquare", REDUCE_SUM_SQUARE, FOLD_SQUARE, 18},
-    {"GlobalAveragePool", REDUCE_MEAN, FOLD_SUM, 0},
-    {"GlobalMaxPool", REDUCE_MAX, FOLD_MAX, 0},
+    {"ReduceSum", REDUCE_SUM, CPU_FOLD_SUM, 13},
+    {"ReduceMean", REDUCE_MEAN, CPU_FOLD_SUM, 18},
+    {"ReduceMax", REDUCE_MAX, CPU_FOLD_MAX, 18},
+    {"ReduceMin", REDUCE_MIN, CPU_FOLD_MIN, 18},
+    {"ReduceProd", REDUCE_PROD, CPU_FOLD_PROD, 18},
+    {"ReduceL1", REDUCE_L1, CPU_FOLD_ABS, 18},
+    {"ReduceL2", REDUCE_L2, CPU_FOLD_SQUARE, 18},
+    {"ReduceLogSum", REDUCE_LOG_SUM, CPU_FOLD_SUM, 18},
+    {"ReduceLogSumExp", REDUCE_LOG_SUM_EXP, CPU_FOLD_SUM, 18},
+    {"ReduceSumSquare", REDUCE_SUM_SQUARE, CPU_FOLD_SQUARE, 18},
+    {"GlobalAveragePool", REDUCE_MEAN, CPU_FOLD_SUM, 0},
+    {"GlobalMaxPool", REDUCE_MAX, CPU_FOLD_MAX, 0},
 };
 
 static bool has_short_rows(const reduce_state *state)
@@ -516,7 +312,7 @@ static bool has_short_rows(const reduce_state *state)
            kept->rank == 1 && kept->strides[0][0] == state->inner;
 }
 
-static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kind fold, uint32_t bits,
+static gantry_status make_reduction(cpu_build *build, reduce_kind kind, cpu_fold_kind fold, uint32_t bits,
                                     cpu_kernel *out_kernel)
 {
     const cpu_tensor *in = &build->inputs[0];
@@ -524,7 +320,7 @@ static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kin
     if (!state)
         return gt_out_of_memory(build->err, GANTRY_STAGE_RUN);
     const gantry_dtype dtype = in->dtype;
-    if ((unsigned)dtype >= GANTRY_DTYPE_COUNT || !folds[dtype][fold][0])
+    if (!cpu_fold_row(dtype, fold))
         return cpu_unsupported(build, "no kernel for element type %d", (int)dtype);
     plan_axes(state, in, bits);
     if (state->kept_count * (state->inner_kept ? state->inner : 1) != build->outputs[0].count)
@@ -534,13 +330,13 @@ static gantry_status make_reduction(cpu_build *build, reduce_kind kind, fold_kin
     state->kind = kind;
     state->dtype = dtype;
     state->in_bytes = state->out_bytes = cpu_dtype_size(dtype);
-    state->fold = folds[dtype][fold][state->inner_kept];
-    state->neutral = neutral_of(fold, dtype);
+    state->fold = state->inner_kept ? cpu_fold_columns(dtype, fold) : cpu_fold_row(dtype, fold);
+    state->neutral = cpu_fold_neutral(fold, dtype);
     if (dtype == GANTRY_FLOAT32 && has_short_rows(state))
-        state->fold_short = short_folds[fold];
+        state->fold_short = cpu_fold_short(fold);
     *out_kernel = cpu_kernel_of(kind == REDUCE_LOG_SUM_EXP ? log_sum_exp_run : reduce_run, state);
     out_kernel->threads = cpu_threads_for(build, (double)in->count);
-    out_kernel->accumulate = is_float(in->dtype) ? GANTRY_FLOAT64 : GANTRY_INT64;
+    out_kernel->accumulate = cpu_dtype_in(in->dtype, CPU_FLOATS) ? GANTRY_FLOAT64 : GANTRY_INT64;
     out_kernel->flops = (double)in->count;
     return GANTRY_OK;
 }
