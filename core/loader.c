@@ -2,6 +2,7 @@
  * size the plugin states, so that an entry it does not know is NULL here and never read behind its end. */
 #include "runtime.h"
 
+#include "base/table_entries.h"
 #include "graph/own_ops.h"
 
 #include <math.h>
@@ -11,64 +12,17 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-typedef struct table_entry {
-    const char *name;
-    size_t offset;
-    int group; /* 0: required; else optional, all of a group or none */
-} table_entry;
-
-#define ENTRY(type, name, group)                                                                             \
-    {                                                                                                        \
-#name, offsetof(type, name), group                                                                   \
-    }
-
-static const table_entry domain_entries[] = {
-    ENTRY(gantry_domain, describe, 0),       ENTRY(gantry_domain, alloc, 0),
-    ENTRY(gantry_domain, free, 0),           ENTRY(gantry_domain, queue_open, 0),
-    ENTRY(gantry_domain, queue_close, 0),    ENTRY(gantry_domain, queue_sync, 0),
-    ENTRY(gantry_domain, copy, 0),           ENTRY(gantry_domain, event_create, 1),
-    ENTRY(gantry_domain, event_destroy, 1),  ENTRY(gantry_domain, event_record, 1),
-    ENTRY(gantry_domain, event_wait, 1),     ENTRY(gantry_domain, event_sync, 1),
-    ENTRY(gantry_domain, event_elapsed, 1),  ENTRY(gantry_domain, peer, 2),
-    ENTRY(gantry_domain, copy_from_peer, 2),
-};
-
-static const table_entry provider_entries[] = {
-    ENTRY(gantry_provider, describe, 0),
-    ENTRY(gantry_provider, judge, 0),
-    ENTRY(gantry_provider, compile, 0),
-    ENTRY(gantry_provider, program_destroy, 0),
-    ENTRY(gantry_provider, reshape, 0),
-    ENTRY(gantry_provider, shaped_destroy, 0),
-    ENTRY(gantry_provider, context_create, 0),
-    ENTRY(gantry_provider, context_destroy, 0),
-    ENTRY(gantry_provider, run, 0),
-    ENTRY(gantry_provider, format_bytes, 1),
-    ENTRY(gantry_provider, convert, 1),
-    ENTRY(gantry_provider, convert_estimate_ns, 1),
-    ENTRY(gantry_provider, blob_save, 2),
-    ENTRY(gantry_provider, blob_load, 2),
-};
-#define GROUP_COUNT 3
-
-static bool has_entry(const void *table, size_t offset)
-{
-    void (*function)(void);
-    memcpy(&function, (const char *)table + offset, sizeof function);
-    return function != NULL;
-}
-
-static gantry_status check_entries(const void *table, const table_entry *entries, size_t count,
+static gantry_status check_entries(const void *table, const gt_table_entry *entries, size_t count,
                                    const char *what, gantry_error *err)
 {
-    const char *present[GROUP_COUNT] = {NULL}, *missing[GROUP_COUNT] = {NULL};
+    const char *present[GT_ENTRY_GROUPS] = {NULL}, *missing[GT_ENTRY_GROUPS] = {NULL};
     for (size_t k = 0; k < count; k++)
-        *(has_entry(table, entries[k].offset) ? &present[entries[k].group] : &missing[entries[k].group]) =
+        *(gt_has_entry(table, entries[k].offset) ? &present[entries[k].group] : &missing[entries[k].group]) =
             entries[k].name;
     if (missing[0])
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%s: the required entry %s is NULL",
                        what, missing[0]);
-    for (int group = 1; group < GROUP_COUNT; group++)
+    for (int group = 1; group < GT_ENTRY_GROUPS; group++)
         if (present[group] && missing[group])
             return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
                            "%s: the entry %s is NULL while others that go with it are not", what,
@@ -176,8 +130,8 @@ static gantry_status stage_domain(staging *s, const gantry_domain *source, uint3
     }
     snprintf(what, sizeof what, "domain %u of the plugin", index);
     GT_TRY(copy_table(&entry->own, sizeof entry->own, source, what, err));
-    GT_TRY(check_entries(&entry->own, domain_entries, sizeof domain_entries / sizeof *domain_entries, what,
-                         err));
+    GT_TRY(check_entries(&entry->own, gt_domain_entries, sizeof gt_domain_entries / sizeof *gt_domain_entries,
+                         what, err));
     return describe_domain(entry, what, err);
 }
 
@@ -211,8 +165,8 @@ static gantry_status stage_provider(staging *s, const gantry_provider *source, c
     }
     snprintf(what, sizeof what, "provider %u of the plugin", index);
     GT_TRY(copy_table(&entry->own, sizeof entry->own, source, what, err));
-    size_t count = unavailable ? 1 : sizeof provider_entries / sizeof *provider_entries;
-    GT_TRY(check_entries(&entry->own, provider_entries, count, what, err));
+    size_t count = unavailable ? 1 : sizeof gt_provider_entries / sizeof *gt_provider_entries;
+    GT_TRY(check_entries(&entry->own, gt_provider_entries, count, what, err));
     GT_TRY(describe_provider(entry, what, err));
     entry->available = !unavailable;
     snprintf(entry->detail, sizeof entry->detail, "%s", unavailable ? unavailable : "");

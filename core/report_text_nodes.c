@@ -151,6 +151,18 @@ static void refusal_key(const json_t *verdict, char *key, size_t bytes)
              own ? gt_report_text_at(verdict, "op") : "");
 }
 
+/* A group names the first few of its nodes. */
+static void add_example(json_t *group, const json_t *row)
+{
+    json_t *names = json_object_get(group, "names");
+    if (!names) {
+        json_object_set_new(group, "names", names = json_array());
+        json_object_set_new(group, "ops", json_object());
+    }
+    if (json_array_size(names) < EXAMPLES)
+        json_array_append(names, json_object_get(row, "name"));
+}
+
 static void group_refusals(json_t *row, json_t *groups)
 {
     size_t k;
@@ -162,13 +174,8 @@ static void group_refusals(json_t *row, json_t *groups)
             continue;
         refusal_key(verdict, key, sizeof key);
         gt_print_group(groups, key, verdict);
-        json_t *group = json_object_get(groups, key), *names = json_object_get(group, "names");
-        if (!names) {
-            json_object_set_new(group, "names", names = json_array());
-            json_object_set_new(group, "ops", json_object());
-        }
-        if (json_array_size(names) < EXAMPLES)
-            json_array_append(names, json_object_get(row, "name"));
+        json_t *group = json_object_get(groups, key);
+        add_example(group, row);
         json_t *ops = json_object_get(group, "ops");
         const char *op = gt_report_text_at(verdict, "op");
         json_object_set_new(ops, op, json_integer(1 + (json_int_t)gt_report_number_at(ops, op)));
@@ -284,13 +291,7 @@ static void group_ladder(json_t *row, json_t *groups)
         return;
     snprintf(key, sizeof key, "%.60s: %s", gt_report_text_at(row, "op"), ladder);
     gt_print_group(groups, key, row);
-    json_t *group = json_object_get(groups, key), *names = json_object_get(group, "names");
-    if (!names) {
-        json_object_set_new(group, "names", names = json_array());
-        json_object_set_new(group, "ops", json_object());
-    }
-    if (json_array_size(names) < EXAMPLES)
-        json_array_append(names, json_object_get(row, "name"));
+    add_example(json_object_get(groups, key), row);
 }
 
 static void print_ladders(const json_t *nodes, gt_text *text)

@@ -63,6 +63,19 @@ static bool all_finite(const gt_scaling *s, const char *from)
     return finite;
 }
 
+/* Like its base, with its bytes yet to be computed. */
+static gt_constant made_from(const gt_model *model, const char *name, const gt_scaling *scaling)
+{
+    gt_constant constant = model->constants.data[scaling->base];
+    constant.name = name;
+    constant.origin = GT_CONSTANT_SCALED;
+    constant.scaling = scaling;
+    constant.sparse = NULL;
+    constant.data = NULL;
+    constant.maps = 0;
+    return constant;
+}
+
 gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_scaling *scaling,
                                   uint32_t *out_constant, bool *out_finite, gantry_error *err)
 {
@@ -76,13 +89,7 @@ gantry_status gt_model_add_scaled(gt_model *model, const char *name, const gt_sc
     GT_TRY(gt_constant_map(model, scaling->base, &from, err));
     *out_finite = all_finite(kept, from);
     gt_constant_unmap(model, scaling->base);
-    gt_constant constant = model->constants.data[scaling->base];
-    constant.name = name;
-    constant.origin = GT_CONSTANT_SCALED;
-    constant.scaling = kept;
-    constant.sparse = NULL;
-    constant.data = NULL;
-    constant.maps = 0;
+    gt_constant constant = made_from(model, name, kept);
     return gt_model_add_constant(model, &constant, out_constant, err);
 }
 
@@ -121,15 +128,9 @@ gantry_status gt_model_add_widened(gt_model *model, const char *name, uint32_t b
     if (!kept)
         return gt_graph_no_memory(err);
     kept->base = base;
-    gt_constant constant = model->constants.data[base];
-    constant.name = name;
+    gt_constant constant = made_from(model, name, kept);
     constant.dtype = GANTRY_FLOAT32;
-    constant.bytes = 2 * constant.bytes;
-    constant.origin = GT_CONSTANT_SCALED;
-    constant.scaling = kept;
-    constant.sparse = NULL;
-    constant.data = NULL;
-    constant.maps = 0;
+    constant.bytes *= 2;
     return gt_model_add_constant(model, &constant, out_constant, err);
 }
 

@@ -42,9 +42,9 @@ static void tensor_shape(const gt_infer *infer, const gantry_tensor *tensor, gt_
 /* One element of a tensor as an expression, or unknown. */
 static gt_expr tensor_element(const gt_infer *infer, const gantry_tensor *tensor, uint32_t k)
 {
-    const uint8_t *data = (const uint8_t *)tensor->buffer.handle + tensor->buffer.offset_bytes;
     if (!tensor->buffer.handle)
         return GT_EXPR_UNKNOWN;
+    const uint8_t *data = (const uint8_t *)tensor->buffer.handle + tensor->buffer.offset_bytes;
     switch (tensor->dtype) {
     case GANTRY_INT64: {
         int64_t v;

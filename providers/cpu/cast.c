@@ -6,21 +6,12 @@
  * float8, and types packed below 8 bits. Each of the three is left out where it has nothing to do. */
 #include "elementwise.h"
 #include "half.h"
+#include "native_types.h"
 
 #include <math.h>
 
 /* Elements converted at a time when there is a load or a store: small enough for the stack and L1. */
 #define BLOCK 512
-
-/* X(suffix, dtype, type) */
-#define NATIVE_LIST(X)                                                                                       \
-    X(f32, FLOAT32, float)                                                                                   \
-    X(f64, FLOAT64, double)                                                                                  \
-    X(i8, INT8, int8_t)                                                                                      \
-    X(i16, INT16, int16_t)                                                                                   \
-    X(i32, INT32, int32_t)                                                                                   \
-    X(i64, INT64, int64_t)                                                                                   \
-    X(u8, UINT8, uint8_t) X(u16, UINT16, uint16_t) X(u32, UINT32, uint32_t) X(u64, UINT64, uint64_t)
 
 #define CONVERT(from, to, type_from, type_to, expression)                                                    \
     CPU_CLONES static void from##_to_##to(const void *in, void *out, int64_t n)                              \

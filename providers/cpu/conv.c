@@ -31,7 +31,7 @@ static int find_bias(const cpu_build *build)
 
 const cpu_post *cpu_conv_posts(const cpu_build *build, const cpu_conv *conv, uint32_t *out_count)
 {
-    cpu_post *posts = GT_ARENA_ARRAY(build->arena, cpu_post, build->post_count + 1);
+    cpu_post *posts = cpu_state(build, (build->post_count + 1) * sizeof *posts);
     *out_count = 0;
     if (posts && conv->bias_input >= 0)
         posts[(*out_count)++] = (cpu_post){.kind = CPU_POST_BIAS, .input = (uint32_t)conv->bias_input};

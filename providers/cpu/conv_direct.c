@@ -279,7 +279,7 @@ static bool plan_bands(direct_state *s, int threads)
 
 static gantry_status plan_taps(cpu_build *build, direct_state *s)
 {
-    int32_t *offsets = GT_ARENA_ARRAY(build->arena, int32_t, (size_t)s->taps);
+    int32_t *offsets = cpu_state(build, (size_t)s->taps * sizeof *offsets);
     if (!offsets)
         return gt_out_of_memory(build->err, GANTRY_STAGE_COMPILE);
     s->offsets = offsets;

@@ -143,7 +143,7 @@ void cpu_conv_finish_row(const cpu_conv_finish *finish, float *y, int64_t count)
 static const float *pad_bias(cpu_build *build, int64_t channels, int width, int bias_input)
 {
     int64_t padded = (channels + width - 1) / width * width;
-    float *bias = GT_ARENA_ARRAY(build->arena, float, (size_t)padded);
+    float *bias = cpu_state(build, (size_t)padded * sizeof *bias);
     if (bias && bias_input >= 0)
         memcpy(bias, build->inputs[bias_input].data, (size_t)channels * sizeof *bias);
     return bias;

@@ -116,7 +116,7 @@ static gantry_status plain_run(const void *self, const cpu_call *call)
 /* The bias is part of the sum here: a bias post-op must not add it again. */
 static const cpu_post *posts_without_bias(const cpu_build *build, uint32_t *out_count)
 {
-    cpu_post *posts = gt_arena_copy(build->arena, build->posts, build->post_count * sizeof *posts);
+    cpu_post *posts = cpu_state(build, build->post_count * sizeof *posts);
     *out_count = 0;
     for (uint32_t k = 0; posts && k < build->post_count; k++)
         if (build->posts[k].kind != CPU_POST_BIAS)

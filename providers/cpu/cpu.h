@@ -250,10 +250,12 @@ void cpu_touch_fresh(int threads, void *memory, size_t bytes);
     (cpu_unsupported_fill((build), __VA_ARGS__), gt_failed(GANTRY_UNSUPPORTED))
 GANTRY_PRINTF(2, 3) void cpu_unsupported_fill(cpu_build *build, const char *format, ...);
 
-/* Zeroed memory of the shaped program for a kernel's state, or NULL (then return gt_out_of_memory). */
-static inline void *cpu_state(cpu_build *build, size_t bytes)
+/* Zeroed memory of the shaped program for a kernel's state, or NULL (then return gt_out_of_memory). The bytes
+ * between two of them are zero too: states are compared with all that lies between (program_states.h). */
+static inline void *cpu_state(const cpu_build *build, size_t bytes)
 {
-    return gt_arena_alloc(build->arena, bytes);
+    size_t whole = (bytes + GT_ARENA_ALIGNMENT - 1) & ~(size_t)(GT_ARENA_ALIGNMENT - 1);
+    return whole < bytes ? NULL : gt_arena_alloc(build->arena, whole);
 }
 
 /* A kernel with the defaults: plain, one thread, no view, no overwrite. */

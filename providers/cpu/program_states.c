@@ -17,7 +17,7 @@ void cpu_states_free(cpu_states *states)
 bool cpu_states_begin(cpu_states *states, cpu_state_begin *out_begin)
 {
     out_begin->mark = gt_arena_here(states->arena);
-    out_begin->run = GT_ARENA_NEW(states->arena, cpu_kernel_fn);
+    out_begin->run = gt_arena_alloc(states->arena, GT_ARENA_ALIGNMENT);
     return out_begin->run != NULL;
 }
 

@@ -2,6 +2,7 @@
 #include "reduce.h"
 
 #include "half.h"
+#include "native_types.h"
 
 typedef struct scan_state {
     int64_t outer, n, inner;
@@ -43,16 +44,7 @@ typedef struct scan_work {
     ARG(arg_max, suffix, type, x > best)                                                                     \
     ARG(arg_min, suffix, type, x < best)
 
-/* X(suffix, dtype, type) */
-#define TYPES(X)                                                                                             \
-    X(f32, FLOAT32, float)                                                                                   \
-    X(f64, FLOAT64, double)                                                                                  \
-    X(i8, INT8, int8_t)                                                                                      \
-    X(i16, INT16, int16_t)                                                                                   \
-    X(i32, INT32, int32_t)                                                                                   \
-    X(i64, INT64, int64_t)                                                                                   \
-    X(u8, UINT8, uint8_t) X(u16, UINT16, uint16_t) X(u32, UINT32, uint32_t) X(u64, UINT64, uint64_t)
-TYPES(ARGS)
+CPU_NATIVE_TYPES(ARGS)
 
 /* wide: an accumulator that wraps instead of overflowing. */
 #define CUMULATE(name, suffix, type, wide, start, expression)                                                \
@@ -84,8 +76,10 @@ typedef void (*walk_fn)(const scan_state *state, const void *in, void *out, int6
 #define ARG_MIN_ENTRY(suffix, dtype, type) [GANTRY_##dtype] = arg_min_##suffix,
 #define CUM_SUM_ENTRY(suffix, dtype, type, wide) [GANTRY_##dtype] = cum_sum_##suffix,
 #define CUM_PROD_ENTRY(suffix, dtype, type, wide) [GANTRY_##dtype] = cum_prod_##suffix,
-static const walk_fn walks[4][GANTRY_DTYPE_COUNT] = {
-    {TYPES(ARG_MAX_ENTRY)}, {TYPES(ARG_MIN_ENTRY)}, {CUM_TYPES(CUM_SUM_ENTRY)}, {CUM_TYPES(CUM_PROD_ENTRY)}};
+static const walk_fn walks[4][GANTRY_DTYPE_COUNT] = {{CPU_NATIVE_TYPES(ARG_MAX_ENTRY)},
+                                                     {CPU_NATIVE_TYPES(ARG_MIN_ENTRY)},
+                                                     {CUM_TYPES(CUM_SUM_ENTRY)},
+                                                     {CUM_TYPES(CUM_PROD_ENTRY)}};
 
 static void scan_chunk(void *arg, int64_t begin, int64_t end)
 {

@@ -1,6 +1,8 @@
 /* TopK and Unique: what needs an order of elements. */
 #include "indexing.h"
 
+#include "native_types.h"
+
 /* ---- TopK ----
  * Each lane of n elements keeps a heap of the k best so far with the worst at its root; the heap is then
  * sorted in place. Of equal elements the one with the lower index comes first. */
@@ -58,19 +60,12 @@ typedef struct topk_state {
             sift_##suffix(state, in, heap, end, 0);                                                          \
         }                                                                                                    \
     }
-#define TYPES(X)                                                                                             \
-    X(f32, FLOAT32, float)                                                                                   \
-    X(f64, FLOAT64, double)                                                                                  \
-    X(i8, INT8, int8_t)                                                                                      \
-    X(i16, INT16, int16_t)                                                                                   \
-    X(i32, INT32, int32_t)                                                                                   \
-    X(i64, INT64, int64_t)                                                                                   \
-    X(u8, UINT8, uint8_t) X(u16, UINT16, uint16_t) X(u32, UINT32, uint32_t) X(u64, UINT64, uint64_t)
-TYPES(TOPK_LANE)
+CPU_NATIVE_TYPES(TOPK_LANE)
 
 #define LANE_ENTRY(suffix, dtype, type) [GANTRY_##dtype] = lane_##suffix,
 static void (*const lanes[GANTRY_DTYPE_COUNT])(const topk_state *state, const void *in, void *values,
-                                               int64_t *indices, int64_t *heap) = {TYPES(LANE_ENTRY)};
+                                               int64_t *indices,
+                                               int64_t *heap) = {CPU_NATIVE_TYPES(LANE_ENTRY)};
 
 typedef struct topk_work {
     const topk_state *state;

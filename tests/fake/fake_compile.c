@@ -253,7 +253,7 @@ static gantry_status build_kernels(gantry_program *program, const gantry_compile
 static gantry_status read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err)
 {
     const gantry_graph_view *graph = program->graph;
-    program->bodies = fake_zeroed(program->provider->host, graph->node_count, sizeof program->bodies[0]);
+    program->bodies = fake_zeroed(program->provider->host, graph->node_count, sizeof(struct fake_bodies *));
     gantry_status status = program->bodies ? GANTRY_OK : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     for (uint32_t n = 0; status == GANTRY_OK && n < graph->node_count; n++)
         if (graph->nodes[n]->body_count)

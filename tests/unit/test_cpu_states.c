@@ -35,9 +35,10 @@ static void fixture_free(fixture *f)
 /* What a maker does: a state of `count` numbers in the arena. */
 static cpu_kernel make(fixture *f, cpu_kernel_fn run, int count, int first)
 {
+    cpu_build build = {.arena = &f->arena};
     cpu_state_begin begin;
     cr_assert(cpu_states_begin(&f->states, &begin));
-    int *state = gt_arena_alloc(&f->arena, (size_t)count * sizeof *state);
+    int *state = cpu_state(&build, (size_t)count * sizeof *state);
     for (int k = 0; k < count; k++)
         state[k] = first + k;
     cpu_kernel kernel = cpu_kernel_of(run, state);
@@ -60,6 +61,25 @@ Test(cpu_states, equal_states_are_one)
     cr_assert_eq(make(&f, run_a, 10, 1).state, a.state);
     for (int k = 0; k < 10; k++)
         cr_assert_eq(((const int *)a.state)[k], 1 + k);
+    fixture_free(&f);
+}
+
+/* The arena's memory held other things before: each time others. */
+static void soil(fixture *f, int byte)
+{
+    gt_arena_mark before = gt_arena_here(&f->arena);
+    memset(gt_arena_take(&f->arena, 512), byte, 512);
+    gt_arena_return(&f->arena, before);
+}
+
+Test(cpu_states, what_lies_between_states_does_not_count)
+{
+    fixture f;
+    fixture_init(&f);
+    soil(&f, 0x11);
+    cpu_kernel a = make(&f, run_a, 9, 1);
+    soil(&f, 0x22);
+    cr_assert_eq(make(&f, run_a, 9, 1).state, a.state);
     fixture_free(&f);
 }
 

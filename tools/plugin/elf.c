@@ -238,7 +238,8 @@ static bool open_image(const char *path, elf_image *out_image, char *out_why, si
     return false;
 }
 
-bool kit_check_file(kit_results *results, const char *path)
+/* whole: every rule that a file can be held to, not only what it says of itself. */
+static bool look(kit_results *results, const char *path, bool whole)
 {
     elf_image image;
     char why[64];
@@ -247,23 +248,21 @@ bool kit_check_file(kit_results *results, const char *path)
         return false;
     }
     check_manifest(results, &image);
-    check_exports(results, &image);
-    check_constructors(results, &image);
+    if (whole) {
+        check_exports(results, &image);
+        check_constructors(results, &image);
+    }
     bool runs = runs_here(results, &image);
     munmap((void *)(uintptr_t)image.data, image.bytes);
     return runs;
 }
 
+bool kit_check_file(kit_results *results, const char *path)
+{
+    return look(results, path, true);
+}
+
 bool kit_show_file(kit_results *results, const char *path)
 {
-    elf_image image;
-    char why[64];
-    if (!open_image(path, &image, why, sizeof why)) {
-        add(results, "library", KIT_FAIL, "%s: %s", path, why);
-        return false;
-    }
-    check_manifest(results, &image);
-    bool runs = runs_here(results, &image);
-    munmap((void *)(uintptr_t)image.data, image.bytes);
-    return runs;
+    return look(results, path, false);
 }

@@ -2,6 +2,8 @@
  * times. */
 #include "kit.h"
 
+#include "base/table_entries.h"
+
 #include <dirent.h>
 #include <malloc.h>
 #include <math.h>
@@ -14,60 +16,15 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-typedef struct entry {
-    const char *name;
-    size_t offset;
-    int group; /* 0: required; else all of a group or none */
-} entry;
-
-#define ENTRY(type, name, group)                                                                             \
-    {                                                                                                        \
-#name, offsetof(type, name), group                                                                   \
-    }
-
-static const entry DOMAIN_ENTRIES[] = {
-    ENTRY(gantry_domain, describe, 0),       ENTRY(gantry_domain, alloc, 0),
-    ENTRY(gantry_domain, free, 0),           ENTRY(gantry_domain, queue_open, 0),
-    ENTRY(gantry_domain, queue_close, 0),    ENTRY(gantry_domain, queue_sync, 0),
-    ENTRY(gantry_domain, copy, 0),           ENTRY(gantry_domain, event_create, 1),
-    ENTRY(gantry_domain, event_destroy, 1),  ENTRY(gantry_domain, event_record, 1),
-    ENTRY(gantry_domain, event_wait, 1),     ENTRY(gantry_domain, event_sync, 1),
-    ENTRY(gantry_domain, event_elapsed, 1),  ENTRY(gantry_domain, peer, 2),
-    ENTRY(gantry_domain, copy_from_peer, 2),
-};
-
-static const entry PROVIDER_ENTRIES[] = {
-    ENTRY(gantry_provider, describe, 0),
-    ENTRY(gantry_provider, judge, 0),
-    ENTRY(gantry_provider, compile, 0),
-    ENTRY(gantry_provider, program_destroy, 0),
-    ENTRY(gantry_provider, reshape, 0),
-    ENTRY(gantry_provider, shaped_destroy, 0),
-    ENTRY(gantry_provider, context_create, 0),
-    ENTRY(gantry_provider, context_destroy, 0),
-    ENTRY(gantry_provider, run, 0),
-    ENTRY(gantry_provider, format_bytes, 1),
-    ENTRY(gantry_provider, convert, 1),
-    ENTRY(gantry_provider, convert_estimate_ns, 1),
-    ENTRY(gantry_provider, blob_save, 2),
-    ENTRY(gantry_provider, blob_load, 2),
-};
-
-static bool has(const void *table, size_t offset)
-{
-    void (*function)(void);
-    memcpy(&function, (const char *)table + offset, sizeof function);
-    return function != NULL;
-}
-
-static void check_entries(kit *k, const char *what, const void *table, const entry *entries, size_t count)
+static void check_entries(kit *k, const char *what, const void *table, const gt_table_entry *entries,
+                          size_t count)
 {
     for (size_t e = 0; e < count; e++) {
-        if (entries[e].group == 0 && !has(table, entries[e].offset))
+        if (entries[e].group == 0 && !gt_has_entry(table, entries[e].offset))
             kit_fail(k, "%s: the required entry %s is NULL", what, entries[e].name);
         for (size_t other = 0; other < count && entries[e].group; other++)
-            if (entries[other].group == entries[e].group && has(table, entries[e].offset) &&
-                !has(table, entries[other].offset))
+            if (entries[other].group == entries[e].group && gt_has_entry(table, entries[e].offset) &&
+                !gt_has_entry(table, entries[other].offset))
                 kit_fail(k, "%s: %s is NULL and %s is not: both or none", what, entries[other].name,
                          entries[e].name);
     }
@@ -99,7 +56,8 @@ static void check_tables(kit *k)
         if (!check_size(k, what, p->domains[d], offsetof(gantry_domain, memory_info)))
             return;
         KIT_COPY_TABLE(table, p->domains[d]);
-        check_entries(k, what, &table, DOMAIN_ENTRIES, sizeof DOMAIN_ENTRIES / sizeof *DOMAIN_ENTRIES);
+        check_entries(k, what, &table, gt_domain_entries,
+                      sizeof gt_domain_entries / sizeof *gt_domain_entries);
     }
     for (uint32_t r = 0; r < p->provider_count && !kit_failed(k); r++) {
         gantry_provider table;
@@ -108,8 +66,8 @@ static void check_tables(kit *k)
         if (!check_size(k, what, p->providers[r], offsetof(gantry_provider, judge)))
             return;
         KIT_COPY_TABLE(table, p->providers[r]);
-        check_entries(k, what, &table, PROVIDER_ENTRIES,
-                      available ? sizeof PROVIDER_ENTRIES / sizeof *PROVIDER_ENTRIES : 1);
+        check_entries(k, what, &table, gt_provider_entries,
+                      available ? sizeof gt_provider_entries / sizeof *gt_provider_entries : 1);
     }
     kit_pass(k, "%u domains, %u providers; required entries are there, optional ones together or NULL",
              p->domain_count, p->provider_count);
