@@ -222,7 +222,11 @@ Test(opencl_ops, an_index_outside_of_its_axis)
     for (int round = 0; round < 2; round++)
         cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
     gantry_tensor y = small_result(&s, 0);
-    cr_assert_eq(memcmp(small_floats_of(&y) + 4, operands[0].data + 64, 16), 0);
+    for (int k = 0; k < 4; k++) {
+        float given;
+        memcpy(&given, operands[0].data + 64 + 4 * k, sizeof given);
+        cr_assert_eq(small_floats_of(&y)[4 + k], given, "element %d", k);
+    }
     s.runtime = NULL;
     small_close(&s);
 }

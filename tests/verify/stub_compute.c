@@ -342,7 +342,7 @@ static bool evaluate_loop(const gt_node *node, stub_tensor *values, stub_tensor 
     int64_t trips = 0, round;
     uint8_t condition = 1;
     bool right = true;
-    stub_tensor carried[MAX_CARRIED], *scan = &out[count];
+    stub_tensor carried[MAX_CARRIED] = {{0}}, *scan = &out[count];
     put_bytes((uint8_t *)&trips, values[node->inputs[0]].data, sizeof trips);
     for (uint32_t k = 0; k < count; k++)
         carried[k] = borrow(&values[node->inputs[2 + k]]);

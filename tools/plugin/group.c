@@ -187,8 +187,10 @@ int kit_child_main(int argc, char **argv)
     struct rlimit no_core = {0, 0};
     const kit_group *group = argc == 5 ? find_group(argv[2]) : NULL;
     kit *k = calloc(1, sizeof *k);
-    if (!group || !k)
+    if (!group || !k) {
+        free(k);
         return 2;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &no_core);
     k->path = argv[0];
@@ -198,8 +200,10 @@ int kit_child_main(int argc, char **argv)
     /* Without a parent, in a debugger, it says the same on its output. */
     k->out = fcntl(CHILD_PIPE, F_SETFD, FD_CLOEXEC) == 0 ? fdopen(CHILD_PIPE, "w")
                                                          : fdopen(dup(STDOUT_FILENO), "w");
-    if (!k->out)
+    if (!k->out) {
+        free(k);
         return 2;
+    }
     run_child(k, group);
     fprintf(k->out, "E\n");
     fclose(k->out);

@@ -340,8 +340,10 @@ static gantry_status host_packed_put(const gantry_host *host, gantry_constants *
                                      gantry_packed *out_packed, gantry_error *err)
 {
     kit_host *own = kit_of(host);
-    if (!packed->release)
+    if (!packed->release) {
         problem(own, "packed_put got a packed constant without a release");
+        return fail(err, GANTRY_INVALID_ARGUMENT, "a packed constant without a release");
+    }
     kit_packed_row *made = calloc(1, sizeof *made);
     if (!made)
         return fail(err, GANTRY_RESOURCE, "out of memory");

@@ -140,10 +140,10 @@ static void read_operand(const char *word, uint32_t index, kit_value *out_value)
     if (*c != '[')
         return;
     for (c++; *c != ']'; c += *c == ',') {
-        char *end;
+        char *end = (char *)(uintptr_t)c + 1;
         int64_t extent = *c == 'n' ? -1 : strtoll(c, &end, 10);
         out_value->dims[out_value->rank++] = extent;
-        c = *c == 'n' ? c + 1 : end;
+        c = end;
     }
     out_value->values = c[1] == '=' ? c + 2 : NULL;
 }

@@ -35,7 +35,7 @@ static bool make_models(kit *k, verdicts *v)
 {
     static const int64_t SIZES[] = {-1, 4};
     *v = (verdicts){.k = k};
-    v->models = calloc(2 * KIT_ROW_COUNT, sizeof *v->models);
+    v->models = calloc(2 * KIT_ROW_COUNT, sizeof(kit_model *));
     v->seen = calloc(2 * KIT_ROW_COUNT, sizeof *v->seen);
     for (uint32_t r = 0; v->models && v->seen && r < 2 * KIT_ROW_COUNT; r++) {
         gantry_error err = GANTRY_ERROR_INIT;

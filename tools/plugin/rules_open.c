@@ -271,6 +271,18 @@ static void check_provider_info(kit *k, const gantry_provider_info *i)
 }
 
 /* Twice, the second time at the edge of memory: what it writes is the same and not more. */
+/* Member by member: what lies between them may be anything. */
+static bool same_domain_info(const gantry_domain_info *a, const gantry_domain_info *b)
+{
+    return a->struct_bytes == b->struct_bytes && memcmp(a->name, b->name, sizeof a->name) == 0 &&
+           memcmp(a->device, b->device, sizeof a->device) == 0 && a->alignment == b->alignment &&
+           a->separate_memory == b->separate_memory && a->has_clock == b->has_clock &&
+           a->to_device_ns == b->to_device_ns && a->to_host_ns == b->to_host_ns &&
+           a->to_device_bytes_per_ns == b->to_device_bytes_per_ns &&
+           a->to_host_bytes_per_ns == b->to_host_bytes_per_ns && a->cost_source == b->cost_source &&
+           a->queue_count == b->queue_count;
+}
+
 static void check_describe(kit *k)
 {
     const gantry_plugin *p = &k->subject.plugin;
@@ -283,7 +295,7 @@ static void check_describe(kit *k)
         kit_doing(k, "describe of domain %u", d);
         if (table.describe(table.self, &a) != GANTRY_OK || table.describe(table.self, b) != GANTRY_OK)
             kit_fail(k, "describe of domain %u failed", d);
-        else if (memcmp(&a, b, sizeof a) != 0)
+        else if (!same_domain_info(&a, b))
             kit_fail(k, "describe of domain %u is not the same the second time", d);
         check_domain_info(k, &a);
     }

@@ -137,31 +137,42 @@ static void run_session(hosted *h, const kit_model *m)
     free(bytes.data);
 }
 
+/* Runs each model that the provider takes in one runtime; false when there is none, which is then told. */
+static bool run_models(kit *k, hosted *h, void (*run)(hosted *h, const kit_model *m), uint32_t *out_count)
+{
+    kit_model **models = calloc(KIT_ROW_COUNT, sizeof(kit_model *));
+    bool open = false;
+    *out_count = 0;
+    if (kit_subject_is_foreign(&k->subject))
+        kit_skip(k, "its domain %s is brought by another plugin", k->subject.provider_info.domain);
+    else
+        open = models && open_runtime(k, h);
+    if (open) {
+        *out_count = kit_supported(k, false, KIT_ROW_COUNT, models);
+        for (uint32_t m = 0; m < *out_count && !kit_failed(k); m++)
+            run(h, models[m]);
+        close_runtime(h);
+    }
+    kit_models_free(*out_count, models);
+    free(models);
+    return open;
+}
+
 static void check_sessions(kit *k)
 {
     hosted h;
-    kit_model **models = calloc(KIT_ROW_COUNT, sizeof *models);
-    uint32_t count = 0;
-    if (kit_subject_is_foreign(&k->subject)) {
-        kit_skip(k, "its domain %s is brought by another plugin", k->subject.provider_info.domain);
-    } else if (models && open_runtime(k, &h)) {
-        count = kit_supported(k, false, KIT_ROW_COUNT, models);
-        for (uint32_t m = 0; m < count && !kit_failed(k); m++)
-            run_session(&h, models[m]);
-        close_runtime(&h);
-        if (h.placed == 0 && count > 0)
-            kit_fail(
-                k,
-                "it takes %u of the kit's operators, and the runtime placed none on it: see gantry explain",
-                count);
-        else if (count == 0)
-            kit_pass(k, "loaded by the runtime; it takes none of the kit's operators");
-        else
-            kit_pass(k, "%u models of a node in sessions of %s,cpu: %u ran on it, %u elsewhere; all right",
-                     count, k->subject.provider_info.name, h.placed, h.elsewhere);
-    }
-    kit_models_free(count, models);
-    free(models);
+    uint32_t count;
+    if (!run_models(k, &h, run_session, &count))
+        return;
+    if (h.placed == 0 && count > 0)
+        kit_fail(k,
+                 "it takes %u of the kit's operators, and the runtime placed none on it: see gantry explain",
+                 count);
+    else if (count == 0)
+        kit_pass(k, "loaded by the runtime; it takes none of the kit's operators");
+    else
+        kit_pass(k, "%u models of a node in sessions of %s,cpu: %u ran on it, %u elsewhere; all right", count,
+                 k->subject.provider_info.name, h.placed, h.elsewhere);
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -214,7 +225,7 @@ static void run_chain(hosted *h, const kit_model *m)
     kit_data data;
     kit_call none = {0};
     double largest = 0;
-    if (!expect_chain(k, m, &data))
+    if (!can_follow_itself(m) || !expect_chain(k, m, &data))
         return;
     declare_inputs(m, declared);
     kit_onnx_write_chain(&m->view, CHAIN, declared, &bytes);
@@ -244,23 +255,13 @@ static void run_chain(hosted *h, const kit_model *m)
 static void check_chains(kit *k)
 {
     hosted h;
-    kit_model **models = calloc(KIT_ROW_COUNT, sizeof *models);
-    uint32_t count = 0;
-    if (kit_subject_is_foreign(&k->subject)) {
-        kit_skip(k, "its domain %s is brought by another plugin", k->subject.provider_info.domain);
-    } else if (models && open_runtime(k, &h)) {
-        count = kit_supported(k, false, KIT_ROW_COUNT, models);
-        for (uint32_t m = 0; m < count && !kit_failed(k); m++)
-            if (can_follow_itself(models[m]))
-                run_chain(&h, models[m]);
-        close_runtime(&h);
-        if (h.placed == 0)
-            kit_skip(k, "none of the operators that it takes can follow itself");
-        else
-            kit_pass(k, "%u models of %u nodes, one behind the other, are right", h.placed, CHAIN);
-    }
-    kit_models_free(count, models);
-    free(models);
+    uint32_t count;
+    if (!run_models(k, &h, run_chain, &count))
+        return;
+    if (h.placed == 0)
+        kit_skip(k, "none of the operators that it takes can follow itself");
+    else
+        kit_pass(k, "%u models of %u nodes, one behind the other, are right", h.placed, CHAIN);
 }
 
 void kit_group_session(kit *k)
