@@ -31,8 +31,8 @@ passes "$fake"
 passes "$fake" '{"devices":[{"name":"a","peers":true},{"name":"b","peers":true}]}' open,domain
 passes "$build/tests/libgantry_own_operators.so"
 "$build/gantry" plugin check "$build/tests/libgantry_own_operators.so" --only shapes | grep -c '^pass *shapes of .* [1-9][0-9]* calls inferred' | grep -qx 2 || say "the shape rules of libgantry_own_operators.so are not driven"
-# Each of its kernels takes PoCL's compiler half a second; test_opencl has all operators.
-[ ! -e "$build/libgantry_opencl.so" ] || passes "$build/libgantry_opencl.so" "" open,cycles,domain,judge,programs,faults,versions
+# About 30 s of the CPU's time where POCL_CACHE_DIR is empty, 3 s after: each kernel takes PoCL's compiler 0.2 s.
+[ ! -e "$build/libgantry_opencl.so" ] || passes "$build/libgantry_opencl.so"
 
 fails manifest 'no section .gantry_manifest' "$refused/libgantry_no_manifest.so"
 fails manifest 'needs ABI level 7' "$refused/libgantry_newer_abi.so"

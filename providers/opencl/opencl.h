@@ -83,11 +83,21 @@ typedef struct opencl_timed_kernel {
     gantry_timing_event *target;
 } opencl_timed_kernel;
 
+/* What a wait may have to report: a queue's own errors, and those of queues whose events it waited for. round
+ * tells what was written since from what an earlier failure left. */
+#define OPENCL_ERROR_SOURCES 4
+typedef struct opencl_source {
+    opencl_errors *errors;
+    uint32_t round;
+} opencl_source;
+
 struct gantry_queue {
     opencl_device *device;
     cl_command_queue commands;
     opencl_errors *errors;
-    bool may_fail; /* a kernel that may write an error was enqueued since the last queue_sync */
+    /* Whose kernels were enqueued, or awaited, since the last queue_sync; each is shared. */
+    opencl_source sources[OPENCL_ERROR_SOURCES];
+    uint32_t source_count;
     opencl_timed_kernel *timed;
     uint32_t timed_count, timed_capacity;
 };
@@ -108,12 +118,18 @@ gantry_status opencl_errors_open(opencl_device *device, opencl_errors **out_erro
 opencl_errors *opencl_errors_share(opencl_errors *errors);
 void opencl_errors_release(opencl_errors *errors);
 cl_mem opencl_errors_words(const opencl_errors *errors);
+/* Adds the source to those that waits for the queue report. What finds no room is reported by its own queue
+ * only. */
+void opencl_queue_watch(gantry_queue *queue, opencl_source source);
+void opencl_sources_drop(opencl_source *sources, uint32_t *inout_count);
 /* Before a run: clears what was reported. */
 cl_int opencl_errors_begin(opencl_errors *errors, cl_command_queue commands);
+/* From now on. */
+opencl_source opencl_errors_source(opencl_errors *errors);
 cl_int opencl_errors_read(const opencl_errors *errors, cl_command_queue commands, cl_bool blocking,
                           int32_t *out_words);
-/* OK when the words hold none. */
-gantry_status opencl_errors_report(opencl_device *device, opencl_errors *errors, const int32_t *words,
+/* OK when the words hold none, or one that was reported. */
+gantry_status opencl_source_report(opencl_device *device, const opencl_source *source, const int32_t *words,
                                    gantry_error *err);
 
 void opencl_domain_table(opencl_device *device);

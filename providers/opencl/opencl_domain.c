@@ -1,10 +1,15 @@
 /* The domain "opencl:N": memory objects as handles, in-order queues, copies that do not wait, events. */
 #include "opencl.h"
 
+/* Queues that work at the same time: one computes, one copies. */
+#define QUEUE_COUNT 2
+
 struct gantry_event {
-    cl_event event;        /* of the last record; NULL before the first */
-    opencl_errors *errors; /* of the queue, where its kernels may have written some; else NULL */
-    int32_t words[OPENCL_ERROR_WORDS];
+    cl_event event; /* of the last record; NULL before the first */
+    /* What kernels before it may have written, and where it is read to. */
+    opencl_source sources[OPENCL_ERROR_SOURCES];
+    int32_t words[OPENCL_ERROR_SOURCES][OPENCL_ERROR_WORDS];
+    uint32_t source_count;
 };
 
 /* What a call said, remembered when it was that the device is gone. */
@@ -34,7 +39,7 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
     out_info->to_host_bytes_per_ns = device->speed.to_host_bytes_per_ns;
     out_info->cost_source = device->speed.source;
     if (out_info->struct_bytes >= offsetof(gantry_domain_info, queue_count) + sizeof out_info->queue_count)
-        out_info->queue_count = 1;
+        out_info->queue_count = QUEUE_COUNT;
     return GANTRY_OK;
 }
 
@@ -193,6 +198,7 @@ static void queue_close(void *self, gantry_queue *queue)
     for (uint32_t k = 0; k < queue->timed_count; k++)
         clReleaseEvent(queue->timed[k].event);
     opencl_free(self, queue->timed);
+    opencl_sources_drop(queue->sources, &queue->source_count);
     opencl_errors_release(queue->errors);
     clReleaseCommandQueue(queue->commands);
     opencl_free(self, queue);
@@ -236,18 +242,28 @@ static void read_times(gantry_queue *queue)
     queue->timed_count = 0;
 }
 
-static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
+/* The first error of those the queue watches; it watches none of them from then on. */
+static gantry_status report_sources(opencl_device *device, gantry_queue *queue, gantry_error *err)
 {
     int32_t words[OPENCL_ERROR_WORDS];
+    gantry_status status = GANTRY_OK;
+    for (uint32_t k = 0; k < queue->source_count && status == GANTRY_OK; k++) {
+        const opencl_source *source = &queue->sources[k];
+        status = check(device, opencl_errors_read(source->errors, queue->commands, CL_TRUE, words),
+                       "clEnqueueReadBuffer", err);
+        if (status == GANTRY_OK)
+            status = opencl_source_report(device, source, words, err);
+    }
+    opencl_sources_drop(queue->sources, &queue->source_count);
+    return status;
+}
+
+static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
+{
     gantry_status status = check(self, clFinish(queue->commands), "clFinish", err);
     if (queue->timed_count)
         read_times(queue);
-    if (status != GANTRY_OK || !queue->may_fail)
-        return status;
-    queue->may_fail = false;
-    status = check(self, opencl_errors_read(queue->errors, queue->commands, CL_TRUE, words),
-                   "clEnqueueReadBuffer", err);
-    return status == GANTRY_OK ? opencl_errors_report(self, queue->errors, words, err) : status;
+    return status == GANTRY_OK ? report_sources(self, queue, err) : status;
 }
 
 static void *queue_native(void *self, gantry_queue *queue)
@@ -302,20 +318,22 @@ static void event_destroy(void *self, gantry_event *event)
         return;
     if (event->event)
         clReleaseEvent(event->event);
-    opencl_errors_release(event->errors);
+    opencl_sources_drop(event->sources, &event->source_count);
     opencl_free(self, event);
 }
 
-/* What kernels before the event found wrong comes with it. */
+/* What kernels before the event found wrong comes with it, from whatever queue they were. */
 static cl_int record_errors(gantry_queue *queue, gantry_event *event)
 {
-    opencl_errors_release(event->errors);
-    event->errors = NULL;
+    cl_int result = CL_SUCCESS;
+    opencl_sources_drop(event->sources, &event->source_count);
     memset(event->words, 0, sizeof event->words);
-    if (!queue->may_fail)
-        return CL_SUCCESS;
-    event->errors = opencl_errors_share(queue->errors);
-    return opencl_errors_read(queue->errors, queue->commands, CL_FALSE, event->words);
+    for (uint32_t k = 0; k < queue->source_count && result == CL_SUCCESS; k++) {
+        event->sources[event->source_count++] = queue->sources[k];
+        opencl_errors_share(queue->sources[k].errors);
+        result = opencl_errors_read(queue->sources[k].errors, queue->commands, CL_FALSE, event->words[k]);
+    }
+    return result;
 }
 
 /* Flushes: a queue that waits for the event must not wait for commands that were never handed over. */
@@ -337,6 +355,8 @@ static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *e
 {
     if (!event->event)
         return GANTRY_OK;
+    for (uint32_t k = 0; k < event->source_count; k++)
+        opencl_queue_watch(queue, event->sources[k]);
     return check(self, clEnqueueBarrierWithWaitList(queue->commands, 1, &event->event, NULL),
                  "clEnqueueBarrierWithWaitList", err);
 }
@@ -346,9 +366,9 @@ static gantry_status event_sync(void *self, gantry_event *event, gantry_error *e
     if (!event->event)
         return GANTRY_OK;
     gantry_status status = check(self, clWaitForEvents(1, &event->event), "clWaitForEvents", err);
-    if (status != GANTRY_OK || !event->errors)
-        return status;
-    return opencl_errors_report(self, event->errors, event->words, err);
+    for (uint32_t k = 0; k < event->source_count && status == GANTRY_OK; k++)
+        status = opencl_source_report(self, &event->sources[k], event->words[k], err);
+    return status;
 }
 
 static bool end_time(gantry_event *event, cl_ulong *out_ns)

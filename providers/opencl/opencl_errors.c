@@ -4,8 +4,9 @@
 #include "opencl.h"
 
 struct opencl_errors {
-    int references; /* the queue, and events that were recorded on it; atomic */
-    int must_clear; /* what the words hold was reported; atomic */
+    int references; /* the queue, and whoever watches it; atomic */
+    int reported;   /* what the words hold; atomic */
+    uint32_t round; /* how often they were cleared; atomic */
     cl_mem words;
     const opencl_device *device;
 };
@@ -100,11 +101,43 @@ cl_mem opencl_errors_words(const opencl_errors *errors)
 cl_int opencl_errors_begin(opencl_errors *errors, cl_command_queue commands)
 {
     const cl_int zero = 0;
-    if (!__atomic_exchange_n(&errors->must_clear, 0, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&errors->reported, __ATOMIC_RELAXED))
         return CL_SUCCESS;
+    __atomic_fetch_add(&errors->round, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&errors->reported, 0, __ATOMIC_RELEASE);
     return clEnqueueFillBuffer(commands, errors->words, &zero, sizeof zero, 0,
                                OPENCL_ERROR_WORDS * sizeof zero, 0, NULL, NULL);
 }
+
+/* ---- who watches them ------------------------------------------------------------------------ */
+
+opencl_source opencl_errors_source(opencl_errors *errors)
+{
+    return (opencl_source){errors, __atomic_load_n(&errors->round, __ATOMIC_RELAXED)};
+}
+
+/* One place stays free for the queue's own. */
+void opencl_queue_watch(gantry_queue *queue, opencl_source source)
+{
+    uint32_t room = OPENCL_ERROR_SOURCES - (source.errors == queue->errors ? 0 : 1);
+    for (uint32_t k = 0; k < queue->source_count; k++)
+        if (queue->sources[k].errors == source.errors) {
+            queue->sources[k].round = source.round;
+            return;
+        }
+    if (queue->source_count >= room)
+        return;
+    opencl_errors_share(source.errors);
+    queue->sources[queue->source_count++] = source;
+}
+
+void opencl_sources_drop(opencl_source *sources, uint32_t *inout_count)
+{
+    while (*inout_count)
+        opencl_errors_release(sources[--*inout_count].errors);
+}
+
+/* ---- reading them ---------------------------------------------------------------------------- */
 
 cl_int opencl_errors_read(const opencl_errors *errors, cl_command_queue commands, cl_bool blocking,
                           int32_t *out_words)
@@ -113,13 +146,15 @@ cl_int opencl_errors_read(const opencl_errors *errors, cl_command_queue commands
                                out_words, 0, NULL, NULL);
 }
 
-gantry_status opencl_errors_report(opencl_device *device, opencl_errors *errors, const int32_t *words,
+/* A watcher from before the last failure may read what is being cleared: its round is over. */
+gantry_status opencl_source_report(opencl_device *device, const opencl_source *source, const int32_t *words,
                                    gantry_error *err)
 {
     char node[160];
-    if (words[0] == 0)
+    opencl_errors *errors = source->errors;
+    if (words[0] == 0 || source->round != __atomic_load_n(&errors->round, __ATOMIC_RELAXED) ||
+        __atomic_exchange_n(&errors->reported, 1, __ATOMIC_ACQ_REL))
         return GANTRY_OK;
-    __atomic_store_n(&errors->must_clear, 1, __ATOMIC_RELAXED);
     name_site(device, words[0], node, sizeof node);
     int64_t index = (int64_t)((uint64_t)(uint32_t)words[2] << 32 | (uint32_t)words[1]);
     return opencl_fail(err, GANTRY_DATA, GANTRY_STAGE_RUN,

@@ -193,9 +193,9 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
         return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_RUN, "opencl: a run needs a queue");
     gantry_status status = bind(context, args, err);
     if (status == GANTRY_OK && context->shaped->may_fail) {
-        args->queue->may_fail = true;
         status = opencl_check(opencl_errors_begin(args->queue->errors, args->queue->commands),
                               "clEnqueueFillBuffer", err);
+        opencl_queue_watch(args->queue, opencl_errors_source(args->queue->errors));
     }
     for (uint32_t k = 0; status == GANTRY_OK && k < context->shaped->launch_count; k++) {
         if (gantry_stop_asked(args->stop))

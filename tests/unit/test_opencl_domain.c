@@ -106,6 +106,99 @@ Test(opencl_domain, the_probe_measures_copies)
               info.to_host_bytes_per_ns > 0);
 }
 
+/* ---- two queues ------------------------------------------------------------------------------ */
+
+Test(opencl_domain, copies_have_a_queue_of_their_own)
+{
+    const gantry_domain *d = device->domain;
+    gantry_domain_info info = {.struct_bytes = sizeof info};
+    gantry_queue *copier;
+    gantry_event *sent, *begin, *end;
+    float in[1000], out[1000] = {0};
+    double ns = -1;
+    OK(d->describe(d->self, &info));
+    cr_assert_eq(info.queue_count, 2);
+    OK(d->queue_open(d->self, &copier, &error));
+    OK(d->event_create(d->self, &sent, &error));
+    OK(d->event_create(d->self, &begin, &error));
+    OK(d->event_create(d->self, &end, &error));
+    gantry_buffer x = test_device_alloc(device, sizeof in), y = test_device_alloc(device, sizeof in);
+    for (int round = 0; round < 10; round++) {
+        test_fill(in, 1000, (uint32_t)round + 1);
+        OK(d->event_record(d->self, copier, begin, &error));
+        OK(d->copy(d->self, copier, GANTRY_COPY_TO_DEVICE, x, (gantry_buffer){in, 0}, sizeof in, &error));
+        OK(d->event_record(d->self, copier, sent, &error));
+        OK(d->event_wait(d->self, device->queue, sent, &error));
+        OK(d->copy(d->self, device->queue, GANTRY_COPY_INSIDE, y, x, sizeof in, &error));
+        OK(d->event_record(d->self, device->queue, end, &error));
+        OK(d->event_wait(d->self, copier, end, &error));
+        OK(d->copy(d->self, copier, GANTRY_COPY_TO_HOST, (gantry_buffer){out, 0}, y, sizeof out, &error));
+        OK(d->queue_sync(d->self, copier, &error));
+        cr_assert_eq(memcmp((const void *)in, (const void *)out, sizeof in), 0);
+        OK(d->event_elapsed(d->self, begin, end, &ns));
+        cr_assert(ns >= 0 && ns < 1e9, "%g", ns);
+    }
+    d->event_destroy(d->self, sent);
+    d->event_destroy(d->self, begin);
+    d->event_destroy(d->self, end);
+    d->queue_close(d->self, copier);
+}
+
+/* Gather with indexes that the data decide, on the queue that computes. */
+static void gather(const gantry_buffer *in, gantry_buffer out, const int64_t *indexes)
+{
+    OK(test_device_put(device, in[1], indexes, 3 * sizeof *indexes));
+    OK(test_device_run(device, in, &out, NULL, 0, NULL));
+}
+
+/* Whoever waits for a queue that waited for the kernel gets what it found wrong, once. */
+Test(opencl_domain, errors_come_along_with_events)
+{
+    static const int64_t good[3] = {2, 0, 4}, bad[3] = {1, 7, 0};
+    const int64_t x_dims[2] = {5, 4}, i_dims[1] = {3}, y_dims[2] = {3, 4};
+    const gantry_domain *d = device->domain;
+    test_net *net = device->net;
+    uint32_t x = test_value_add(net, GANTRY_FLOAT32, 2, x_dims),
+             i = test_value_add(net, GANTRY_INT64, 1, i_dims);
+    uint32_t y = test_value_add(net, GANTRY_FLOAT32, 2, y_dims), operands[2] = {x, i};
+    float data[20], out[12];
+    gantry_queue *copier;
+    gantry_event *done;
+    test_fill(data, 20, 3);
+    test_input(net, x);
+    test_input(net, i);
+    test_output(net, y);
+    test_node_add(net, "", "Gather", 13, 2, operands, 1, &y);
+    OK(test_device_build(device));
+    OK(d->queue_open(d->self, &copier, &error));
+    OK(d->event_create(d->self, &done, &error));
+    gantry_buffer in[2] = {test_device_alloc(device, sizeof data), test_device_alloc(device, sizeof good)};
+    gantry_buffer result = test_device_alloc(device, sizeof out);
+    OK(test_device_put(device, in[0], data, sizeof data));
+    for (int round = 0; round < 6; round++) {
+        bool fails = round % 3 == 1;
+        gather(in, result, fails ? bad : good);
+        OK(d->event_record(d->self, device->queue, done, &error));
+        OK(d->event_wait(d->self, copier, done, &error));
+        OK(d->copy(d->self, copier, GANTRY_COPY_TO_HOST, (gantry_buffer){out, 0}, result, sizeof out,
+                   &error));
+        gantry_status status = round > 2 ? d->event_sync(d->self, done, &error) : GANTRY_OK;
+        if (status == GANTRY_OK)
+            status = d->queue_sync(d->self, copier, &error);
+        else
+            OK(d->queue_sync(d->self, copier, &error));
+        cr_assert_eq(status, fails ? GANTRY_DATA : GANTRY_OK, "round %d: %s", round, error.message);
+        cr_assert(!fails || strstr(error.message, "hold 7"), "%s", error.message);
+        OK(test_device_sync(device)); /* it was said already */
+        for (int k = 0; k < 12 && !fails; k++)
+            cr_assert_eq(out[k], data[good[k / 4] * 4 + k % 4]);
+    }
+    d->event_destroy(d->self, done);
+    d->queue_close(d->self, copier);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
 /* Kernel programs that the compile of the only partition got by that way. */
 static int programs_from(small_session *s, const char *way)
 {
