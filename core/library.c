@@ -184,20 +184,31 @@ static gantry_status check_cpu_features(const gantry_manifest *manifest, gantry_
     return GANTRY_OK;
 }
 
-/* Reads and checks the manifest. A file that is no ELF library goes to the loader for its own words. */
+/* Whether the loader says better than we what is wrong with a file that is no ELF library: one that is there
+ * and no file makes it wait for somebody to write. */
+static bool is_for_loader(const char *path)
+{
+    struct stat about;
+    unsigned char magic[4] = {0};
+    if (stat(path, &about) != 0 || S_ISDIR(about.st_mode))
+        return true;
+    if (!S_ISREG(about.st_mode))
+        return false;
+    FILE *file = fopen(path, "rbe");
+    bool is_elf = file && fread(magic, 1, 4, file) == 4 && memcmp(magic, "\177ELF", 4) == 0;
+    if (file)
+        fclose(file);
+    return !is_elf;
+}
+
+/* Reads and checks the manifest. */
 static gantry_status check_manifest(gt_library *library, gantry_manifest *out_manifest, gantry_error *err)
 {
     gantry_status status = gt_manifest_read(library->path, out_manifest, err);
-    if (status != GANTRY_OK) {
-        unsigned char magic[4] = {0};
-        FILE *file = fopen(library->path, "rbe");
-        bool is_elf = file && fread(magic, 1, 4, file) == 4 && memcmp(magic, "\177ELF", 4) == 0;
-        if (file)
-            fclose(file);
-        if (!is_elf && !dlopen(library->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))
-            return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%s", dlerror());
-        return status;
-    }
+    if (status != GANTRY_OK && is_for_loader(library->path) &&
+        !dlopen(library->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))
+        return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL, "%s", dlerror());
+    GT_TRY(status);
     snprintf(library->name, sizeof library->name, "%s",
              *out_manifest->name ? out_manifest->name : library->name);
     snprintf(library->version, sizeof library->version, "%s", out_manifest->version);

@@ -79,6 +79,9 @@ static void end_texts(gantry_manifest *manifest)
     manifest->dependencies[sizeof manifest->dependencies - 1] = 0;
 }
 
+/* What the manifest of the first release has; later members of an older plugin are zero. */
+#define FIRST_BYTES (offsetof(gantry_manifest, dependencies) + sizeof((gantry_manifest *)NULL)->dependencies)
+
 static gantry_status read_manifest(elf_file *file, const char *path, gantry_manifest *out_manifest,
                                    gantry_error *err)
 {
@@ -87,12 +90,14 @@ static gantry_status read_manifest(elf_file *file, const char *path, gantry_mani
         return no_manifest(path, "no 64-bit ELF library", err);
     if (!find_manifest(file, &section))
         return no_manifest(path, "the library has no manifest", err);
-    if (section.sh_size < sizeof *out_manifest ||
-        !read_at(file, section.sh_offset, out_manifest, sizeof *out_manifest))
+    size_t bytes = section.sh_size < sizeof *out_manifest ? (size_t)section.sh_size : sizeof *out_manifest;
+    if (bytes < FIRST_BYTES || !read_at(file, section.sh_offset, out_manifest, bytes))
         return no_manifest(path, "the manifest is too short", err);
     if (memcmp(out_manifest->magic, GANTRY_MANIFEST_MAGIC, sizeof out_manifest->magic) != 0 ||
-        out_manifest->struct_bytes < sizeof *out_manifest)
+        out_manifest->struct_bytes < FIRST_BYTES)
         return no_manifest(path, "the manifest does not begin as it should", err);
+    if (out_manifest->struct_bytes < bytes)
+        memset((char *)out_manifest + out_manifest->struct_bytes, 0, bytes - out_manifest->struct_bytes);
     end_texts(out_manifest);
     return GANTRY_OK;
 }

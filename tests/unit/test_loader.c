@@ -487,6 +487,19 @@ Test(loader, a_file_that_is_no_library)
     expect_absent("text", "libgantry_text.so: invalid ELF header");
 }
 
+/* Nobody waits for the other end of a pipe. */
+Test(loader, a_path_that_is_no_file)
+{
+    cr_assert_eq(mkfifo(inside("libgantry_pipe.so"), 0600), 0);
+    cr_assert_eq(load(inside("libgantry_pipe.so"), NULL), GANTRY_PROVIDER);
+    expect_absent("pipe", "no regular file");
+    cr_assert_eq(mkdir(inside("libgantry_folder.so"), 0700), 0);
+    cr_assert_eq(load(inside("libgantry_folder.so"), NULL), GANTRY_PROVIDER);
+    expect_absent("folder", "Is a directory");
+    cr_assert_eq(unlink(inside("libgantry_pipe.so")), 0);
+    cr_assert_eq(rmdir(inside("libgantry_folder.so")), 0);
+}
+
 Test(loader, a_device_that_is_not_there_and_a_name_that_nobody_brought)
 {
     OK(load(FAKE, "{\"devices\": [{\"name\": \"gone\", \"unavailable\": \"no device 7\"}]}"));
