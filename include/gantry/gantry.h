@@ -254,8 +254,8 @@ GANTRY_API gantry_status gantry_run_bind_output(gantry_run *run, uint32_t index,
  * other. Values of inputs that shapes depend on are read. */
 GANTRY_API gantry_status gantry_run_prepare(gantry_run *run, gantry_error *err);
 
-/* The queue, as the device's own API has it (a cl_command_queue), on which the run computes in a domain; it is
- * the run's. What the caller enqueues there before execute, work that fills a bound input or a wait for an
+/* The queue, as the device's own API has it (a cl_command_queue), on which the run computes in a domain; it
+ * is the run's. What the caller enqueues there before execute, work that fills a bound input or a wait for an
  * event of another queue, comes before the run's work. NULL where the session does nothing there, or the
  * device does not tell. Not while the run is executing. */
 GANTRY_API void *gantry_run_native_queue(const gantry_run *run, const char *domain);
