@@ -1,12 +1,15 @@
-/* Files in the runtime's cache folder that providers keep bytes in: one file a key, published by a rename.
+/* Files in the runtime's cache folder: one a key, published by a rename. What a provider keeps there itself,
+ * and programs (program_cache.c).
  *
  *     header | key | payload        named PLUGIN-XXH3(plugin, key).cache
+ *                                   or PLUGIN-XXH3(identity)-XXH3(plugin, key).program
  *
  * A file is used only when everything its header says is what this process would write; else the reason names
  * what differs, and the next put replaces the file. Writers of one key may race: each writes a file of its
  * own, and the last rename stays. A file that a crash cut short fails its checks, so nothing is flushed. */
 #include "host_parts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +17,8 @@
 
 #define CACHE_MAGIC "GANTRYC1"
 #define MAX_KEY_BYTES 65536u /* keys with a kernel's source fit; what is longer is better hashed */
-#define PATH_BYTES (GT_SETTING_BYTES + 256) /* a folder and the name of a file in it */
+#define PATH_BYTES GT_CACHE_PATH_BYTES
+#define MOST_RELATIVES 16u /* kept: as many sizes, options and weights of one partition are used in turn */
 
 /* Of this machine: a cache folder is no format to hand around. Unused bytes are zero. */
 typedef struct cache_header {
@@ -32,55 +36,66 @@ typedef struct cache_entry {
     const char *key;
     cache_header expected; /* but for the payload */
     char path[PATH_BYTES];
+    char relatives[96]; /* how the names of files with the same identity begin; "" when it has none */
 } cache_entry;
 
 /* ---- where ----------------------------------------------------------------------------------- */
 
-static void name_plugin(const gantry_host *host, cache_header *header)
+void gt_host_plugin_name(const gantry_host *host, char out_name[64], char out_version[32])
 {
     const gantry_runtime *runtime = gt_host_runtime(host);
     const gt_plugin_entry *entry =
         (const gt_plugin_entry *)((const char *)host - offsetof(gt_plugin_entry, host));
     bool linked_in = host == &runtime->host;
-    snprintf(header->plugin, sizeof header->plugin, "%s", linked_in ? "cpu" : entry->name);
-    snprintf(header->version, sizeof header->version, "%s", linked_in ? gantry_version() : entry->version);
+    snprintf(out_name, 64, "%s", linked_in ? "cpu" : entry->name);
+    snprintf(out_version, 32, "%s", linked_in ? gantry_version() : entry->version);
 }
 
 /* The plugin's name for people who look into the folder, without characters that mean something to a path. */
-static void name_file(const cache_entry *entry, char *out_name, size_t capacity)
+static void name_for_file(const cache_entry *entry, char out_name[64])
+{
+    memcpy(out_name, entry->expected.plugin, sizeof entry->expected.plugin);
+    for (char *at = out_name; *at; at++)
+        if (!(*at >= '0' && *at <= '9') && !(*at >= 'a' && *at <= 'z') && !(*at >= 'A' && *at <= 'Z'))
+            *at = '_';
+}
+
+static void name_file(cache_entry *entry, size_t identity_bytes, char *out_name, size_t capacity)
 {
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, entry->expected.plugin, sizeof entry->expected.plugin);
     XXH3_128bits_update(&state, entry->key, entry->expected.key_bytes);
     XXH128_hash_t hash = XXH3_128bits_digest(&state);
-    char plugin[sizeof entry->expected.plugin];
-    memcpy(plugin, entry->expected.plugin, sizeof plugin);
-    for (char *at = plugin; *at; at++)
-        if (!(*at >= '0' && *at <= '9') && !(*at >= 'a' && *at <= 'z') && !(*at >= 'A' && *at <= 'Z'))
-            *at = '_';
-    snprintf(out_name, capacity, "%s-%016llx%016llx.cache", plugin, (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
+    char plugin[64];
+    name_for_file(entry, plugin);
+    if (identity_bytes)
+        snprintf(entry->relatives, sizeof entry->relatives, "%s-%016llx-", plugin,
+                 (unsigned long long)XXH3_64bits(entry->key, identity_bytes));
+    snprintf(out_name, capacity, "%s%s%016llx%016llx.%s", identity_bytes ? entry->relatives : plugin,
+             identity_bytes ? "" : "-", (unsigned long long)hash.high64, (unsigned long long)hash.low64,
+             identity_bytes ? "program" : "cache");
 }
 
-static gantry_status find_entry(const gantry_host *host, const char *key, cache_entry *out_entry,
+static gantry_status find_entry(const gantry_host *host, const gt_cache_key *key, cache_entry *out_entry,
                                 gantry_error *err)
 {
     char folder[GT_SETTING_BYTES], name[160];
-    size_t key_bytes = key ? strlen(key) : 0;
+    size_t key_bytes = key->text ? strlen(key->text) : 0;
     if (key_bytes == 0 || key_bytes > MAX_KEY_BYTES)
         return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_COMPILE, NULL,
                        "the key of a cache entry has %zu bytes; it has 1 to %u", key_bytes, MAX_KEY_BYTES);
     gt_runtime_setting(gt_host_runtime(host), GT_SETTING_CACHE, folder);
     if (!*folder)
         return gt_fail(err, GANTRY_DATA, GANTRY_STAGE_COMPILE, NULL, "no cache folder is set");
-    out_entry->key = key;
+    out_entry->key = key->text;
+    out_entry->relatives[0] = 0;
     memset(&out_entry->expected, 0, sizeof out_entry->expected);
     memcpy(out_entry->expected.magic, CACHE_MAGIC, sizeof out_entry->expected.magic);
     out_entry->expected.abi = host->abi;
     out_entry->expected.key_bytes = (uint32_t)key_bytes;
-    name_plugin(host, &out_entry->expected);
-    name_file(out_entry, name, sizeof name);
+    gt_host_plugin_name(host, out_entry->expected.plugin, out_entry->expected.version);
+    name_file(out_entry, key->identity_bytes, name, sizeof name);
     snprintf(out_entry->path, sizeof out_entry->path, "%s/%s", folder, name);
     return GANTRY_OK;
 }
@@ -175,19 +190,33 @@ static gantry_status read_file(const gantry_host *host, const cache_entry *entry
     return GANTRY_OK;
 }
 
-gantry_status gt_host_cache_get(const gantry_host *host, const char *key, void **out_data, size_t *out_bytes,
-                                gantry_error *err)
+gantry_status gt_cache_read(const gantry_host *host, const gt_cache_key *key, gt_cache_file *out_file,
+                            gantry_error *err)
 {
     cache_entry entry;
-    *out_data = NULL;
-    *out_bytes = 0;
+    *out_file = (gt_cache_file){.data = NULL};
     GT_TRY(find_entry(host, key, &entry, err));
+    memcpy(out_file->path, entry.path, sizeof entry.path);
     int fd = open(entry.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    out_file->exists = fd >= 0 || errno != ENOENT;
     if (fd < 0)
         return gt_fail(err, GANTRY_DATA, GANTRY_STAGE_COMPILE, NULL,
                        errno == ENOENT ? "there is no cache file %s" : "the cache file %s: %m", entry.path);
-    gantry_status status = read_file(host, &entry, fd, out_data, out_bytes, err);
+    gantry_status status = read_file(host, &entry, fd, &out_file->data, &out_file->bytes, err);
+    if (status == GANTRY_OK && key->identity_bytes)
+        (void)futimens(fd,
+                       NULL); /* what is used last is given up last; somebody else's file stays as it is */
     close(fd);
+    return status;
+}
+
+gantry_status gt_host_cache_get(const gantry_host *host, const char *key, void **out_data, size_t *out_bytes,
+                                gantry_error *err)
+{
+    gt_cache_file file;
+    gantry_status status = gt_cache_read(host, &(gt_cache_key){key, 0}, &file, err);
+    *out_data = file.data;
+    *out_bytes = file.bytes;
     return status;
 }
 
@@ -245,17 +274,123 @@ static bool make_folder(cache_entry *entry)
     return made;
 }
 
-void gt_host_cache_put(const gantry_host *host, const char *key, const void *data, size_t bytes)
+/* ---- relatives ------------------------------------------------------------------------------- */
+
+/* Of the files of the entry's identity but its own. Times are in ns, ties go by name. */
+typedef struct relatives {
+    uint32_t count;
+    uint64_t newest_ns, oldest_ns;
+    char newest[PATH_BYTES], oldest[PATH_BYTES];
+} relatives;
+
+static void add_relative(const char *path, relatives *found)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return;
+    uint64_t ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
+    if (found->count == 0 || ns > found->newest_ns ||
+        (ns == found->newest_ns && strcmp(path, found->newest) > 0)) {
+        found->newest_ns = ns;
+        memcpy(found->newest, path, strlen(path) + 1);
+    }
+    if (found->count == 0 || ns < found->oldest_ns ||
+        (ns == found->oldest_ns && strcmp(path, found->oldest) < 0)) {
+        found->oldest_ns = ns;
+        memcpy(found->oldest, path, strlen(path) + 1);
+    }
+    found->count++;
+}
+
+static void find_relatives(const cache_entry *entry, relatives *out_found)
+{
+    char path[PATH_BYTES];
+    size_t length = strlen(entry->relatives), folder = (size_t)(strrchr(entry->path, '/') - entry->path) + 1;
+    out_found->count = 0;
+    memcpy(path, entry->path, folder);
+    path[folder] = 0;
+    DIR *files = opendir(path);
+    for (const struct dirent *file; files && (file = readdir(files));) {
+        const char *dot = strrchr(file->d_name, '.');
+        if (strncmp(file->d_name, entry->relatives, length) != 0 || !dot || strcmp(dot, ".program") != 0 ||
+            strcmp(file->d_name, entry->path + folder) == 0 || strlen(file->d_name) >= sizeof path - folder)
+            continue;
+        memcpy(path + folder, file->d_name, strlen(file->d_name) + 1);
+        add_relative(path, out_found);
+    }
+    if (files)
+        closedir(files);
+}
+
+/* The key that a file holds; NULL when it holds none. */
+static char *read_key_of(const gantry_host *host, const char *path)
+{
+    cache_header header;
+    char *key = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    if (read_all(fd, &header, sizeof header, 0) &&
+        memcmp(header.magic, CACHE_MAGIC, sizeof header.magic) == 0 && header.key_bytes <= MAX_KEY_BYTES)
+        key = gt_host_alloc(host, header.key_bytes + 1, 1);
+    if (key && !read_all(fd, key, header.key_bytes, sizeof header)) {
+        gt_host_free(host, key);
+        key = NULL;
+    }
+    if (key)
+        key[header.key_bytes] = 0;
+    close(fd);
+    return key;
+}
+
+char *gt_cache_relative(const gantry_host *host, const gt_cache_key *key)
 {
     cache_entry entry;
-    if ((!data && bytes) || find_entry(host, key, &entry, NULL) != GANTRY_OK)
-        return;
+    relatives found;
+    if (!key->identity_bytes || find_entry(host, key, &entry, NULL) != GANTRY_OK)
+        return NULL;
+    find_relatives(&entry, &found);
+    char *other = found.count ? read_key_of(host, found.newest) : NULL;
+    if (other && strncmp(other, key->text, key->identity_bytes) != 0) {
+        gt_host_free(host, other);
+        other = NULL;
+    }
+    return other;
+}
+
+/* Each edit of a model's weights leaves a file as large as they are. */
+static void give_up_oldest(const cache_entry *entry)
+{
+    relatives found;
+    find_relatives(entry, &found);
+    while (found.count >= MOST_RELATIVES && unlink(found.oldest) == 0)
+        find_relatives(entry, &found);
+}
+
+/* ---- put ------------------------------------------------------------------------------------- */
+
+gantry_status gt_cache_write(const gantry_host *host, const gt_cache_key *key, const void *data, size_t bytes,
+                             gantry_error *err)
+{
+    cache_entry entry;
+    if (!data && bytes)
+        return gt_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_COMPILE, NULL,
+                       "%zu bytes to be kept lie nowhere", bytes);
+    GT_TRY(find_entry(host, key, &entry, err));
     bool written = publish(&entry, data, bytes);
     if (!written && errno == ENOENT)
         written = make_folder(&entry) && publish(&entry, data, bytes);
-    if (written)
-        return;
-    char text[PATH_BYTES + 160];
-    snprintf(text, sizeof text, "the cache file %s was not written: %m", entry.path);
-    host->log(host, 1, text);
+    if (!written)
+        return gt_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_COMPILE, NULL,
+                       "the cache file %.1000s was not written: %m", entry.path);
+    if (key->identity_bytes)
+        give_up_oldest(&entry);
+    return GANTRY_OK;
+}
+
+void gt_host_cache_put(const gantry_host *host, const char *key, const void *data, size_t bytes)
+{
+    gantry_error reason = GANTRY_ERROR_INIT;
+    if (gt_cache_write(host, &(gt_cache_key){key, 0}, data, bytes, &reason) == GANTRY_RESOURCE)
+        host->log(host, 1, reason.message);
 }

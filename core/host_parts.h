@@ -39,6 +39,29 @@ gantry_status gt_host_packed_put(const gantry_host *host, gantry_constants *cons
 void gt_host_packed_release(const gantry_host *host, const gantry_packed *packed);
 
 /* cache.c */
+#define GT_CACHE_PATH_BYTES (GT_SETTING_BYTES + 256) /* a folder and the name of a file in it */
+/* identity_bytes: how much of the text stays when what is kept is made anew with other options or weights; 0:
+ * a provider's own key. */
+typedef struct gt_cache_key {
+    const char *text;
+    size_t identity_bytes;
+} gt_cache_key;
+typedef struct gt_cache_file {
+    void *data; /* to be given back with gt_host_free; NULL: it is not used */
+    size_t bytes;
+    bool exists;
+    char path[GT_CACHE_PATH_BYTES]; /* "" when there is no folder */
+} gt_cache_file;
+/* GANTRY_DATA, with the reason, when there is none (exists is false) or it is damaged. */
+gantry_status gt_cache_read(const gantry_host *host, const gt_cache_key *key, gt_cache_file *out_file,
+                            gantry_error *err);
+/* A few files of one identity are kept, those used last. */
+gantry_status gt_cache_write(const gantry_host *host, const gt_cache_key *key, const void *data, size_t bytes,
+                             gantry_error *err);
+/* The text of another key of that identity, the one used last; NULL: there is none. gt_host_free. */
+char *gt_cache_relative(const gantry_host *host, const gt_cache_key *key);
+/* Of the plugin that was opened with that table. */
+void gt_host_plugin_name(const gantry_host *host, char out_name[64], char out_version[32]);
 gantry_status gt_host_cache_get(const gantry_host *host, const char *key, void **out_data, size_t *out_bytes,
                                 gantry_error *err);
 void gt_host_cache_put(const gantry_host *host, const char *key, const void *data, size_t bytes);

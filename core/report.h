@@ -91,6 +91,7 @@ json_t *gt_report_provider_options(const gantry_session *session,
                                    const gt_provider_entry *entry); /* report_held.c */
 json_t *gt_report_memory(const gantry_session *session);
 json_t *gt_report_phases(const gt_report_part *part, uint32_t partition);
+json_t *gt_report_cache(const gt_report_part *part, uint32_t partition);
 json_t *gt_report_rewrites(const gantry_session *session);
 json_t *gt_report_notes(const gantry_session *session);
 

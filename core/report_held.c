@@ -1,5 +1,5 @@
-/* The report's parts about what providers hold and were told: options with their origin, bytes by class, and
- * what compiling and reshaping spent its time on. */
+/* The report's parts about what providers hold and were told: options with their origin, bytes by class, what
+ * compiling and reshaping spent its time on, and what the cache of programs did. */
 #include "report.h"
 
 #define MAX_CLASSES 32u
@@ -46,24 +46,13 @@ static void add_classes(const gt_provider_entry *entry, json_t *rows)
     }
 }
 
-/* The table that the provider's plugin was opened with; the session keeps it open. */
-static const gantry_host *host_of(gantry_runtime *runtime, const gt_provider_entry *entry)
-{
-    if (entry->plugin == GT_NO_PLUGIN)
-        return &runtime->host;
-    pthread_mutex_lock(&runtime->lock);
-    const gantry_host *host = &runtime->plugins.data[entry->plugin]->host;
-    pthread_mutex_unlock(&runtime->lock);
-    return host;
-}
-
 /* Packed constants belong to a plugin: its providers come one after the other, and one row is for all. */
 static void add_packed(const gantry_session *session, const gt_provider_entry *entry, json_t *rows)
 {
     gt_plugin_row plugin;
     const char *name =
         gt_runtime_plugin_row(session->runtime, entry->plugin, &plugin) ? plugin.file.name : entry->info.name;
-    gt_packed_total total = gt_packed_count(session->runtime, host_of(session->runtime, entry));
+    gt_packed_total total = gt_packed_count(session->runtime, gt_runtime_host_of(session->runtime, entry));
     size_t k;
     json_t *row;
     json_array_foreach(rows, k, row) if (json_integer_value(json_object_get(row, "index")) ==
@@ -125,4 +114,34 @@ json_t *gt_report_phases(const gt_report_part *part, uint32_t partition)
                 add_phases(slot->phases, slot->phase_count, variant->plans.data[k], rows);
         }
     return rows;
+}
+
+/* ---- the cache of programs ------------------------------------------------------------------- */
+
+/* Lines of "component=value" as an array. */
+static json_t *lines_of(const char *text)
+{
+    char line[400];
+    json_t *rows = json_array();
+    for (size_t length; *text; text += length + (text[length] == '\n')) {
+        length = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(length < sizeof line ? length : sizeof line - 1), text);
+        json_array_append_new(rows, gt_report_string(line));
+    }
+    return rows;
+}
+
+json_t *gt_report_cache(const gt_report_part *part, uint32_t partition)
+{
+    const gt_variant *variant = part->variant;
+    const gt_cache_event *event = variant->programs ? &variant->programs[partition].cache : NULL;
+    if (!event || !event->state)
+        return json_null();
+    json_t *row = json_pack("{s:s, s:o, s:o, s:o, s:o}", "state", event->state, "detail",
+                            gt_report_string(event->detail), "file", gt_report_string(event->file),
+                            "not_kept", gt_report_string(event->not_kept), "key", lines_of(event->key));
+    json_object_set_new(row, "bytes", gt_report_count(event->bytes));
+    json_object_set_new(row, "lookup_us", gt_report_us(event->lookup_ns));
+    json_object_set_new(row, "keep_us", gt_report_us(event->keep_ns));
+    return row;
 }

@@ -276,6 +276,7 @@ static json_t *partition_row(const gt_report_scope *scope, const gt_report_part 
                             ? gt_report_us(variant->programs[index].compile_ns)
                             : json_null());
     json_object_set_new(row, "phases", gt_report_phases(part, index));
+    json_object_set_new(row, "cache", gt_report_cache(part, index));
     gt_report_ran_partition ran = gt_report_partition_ran(part, index);
     bool device = !partition->control && scope->session->providers[partition->provider].domain != 0;
     json_object_set_new(row, "executions",

@@ -34,6 +34,28 @@ static void print_phases(const json_t *row, gt_text *text)
     }
 }
 
+/* Whether the program was compiled in another process, and why it was not. */
+static void print_cache(const json_t *row, gt_text *text)
+{
+    char line[1600], kept[400] = "";
+    gt_print_room bytes, us;
+    const json_t *cache = json_object_get(row, "cache");
+    const char *not_kept = gt_report_text_at(cache, "not_kept");
+    if (!json_is_object(cache))
+        return;
+    gt_print_bytes(cache, "bytes", &bytes);
+    if (strcmp(gt_report_text_at(cache, "state"), "hit") == 0)
+        snprintf(line, sizeof line, "cache: hit, %s read in %s, %.200s", bytes.text,
+                 gt_print_us(cache, "lookup_us", &us), gt_report_text_at(cache, "file"));
+    else {
+        if (*not_kept)
+            snprintf(kept, sizeof kept, "; not kept: %.300s", not_kept);
+        snprintf(line, sizeof line, "cache: %.20s, %.900s%s", gt_report_text_at(cache, "state"),
+                 gt_report_text_at(cache, "detail"), kept);
+    }
+    gt_print_wrapped(text, "              ", "                  ", line);
+}
+
 static void print_partitions(const json_t *document, gt_text *text)
 {
     size_t k;
@@ -66,6 +88,7 @@ static void print_partitions(const json_t *document, gt_text *text)
         gt_text_append(text, " ", 1);
         gt_print_last(text, gt_print_us(row, "us", &room), 14);
         print_phases(row, text);
+        print_cache(row, text);
     }
     say_rest(json_array_size(rows), "partitions", text);
 }

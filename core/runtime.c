@@ -170,6 +170,16 @@ gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index)
     return entry;
 }
 
+const gantry_host *gt_runtime_host_of(gantry_runtime *runtime, const gt_provider_entry *entry)
+{
+    if (entry->plugin == GT_NO_PLUGIN)
+        return &runtime->host;
+    pthread_mutex_lock(&runtime->lock);
+    const gantry_host *host = &runtime->plugins.data[entry->plugin]->host;
+    pthread_mutex_unlock(&runtime->lock);
+    return host;
+}
+
 bool gt_runtime_provider_row(gantry_runtime *runtime, uint32_t index, gt_provider_row *out_row)
 {
     pthread_mutex_lock(&runtime->lock);

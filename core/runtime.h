@@ -147,6 +147,9 @@ uint32_t gt_runtime_find_domain(gantry_runtime *runtime, const char *name);
 gt_provider_entry *gt_runtime_provider_at(gantry_runtime *runtime, uint32_t index);
 gt_domain_entry *gt_runtime_domain_at(gantry_runtime *runtime, uint32_t index);
 
+/* The host table that the provider's plugin was opened with: whoever uses the provider keeps it open. */
+const gantry_host *gt_runtime_host_of(gantry_runtime *runtime, const gt_provider_entry *entry);
+
 /* Copies of what may change, made under lock, for reports; false past the end. Without table and mutex. */
 typedef struct gt_provider_row {
     gantry_provider_info info;

@@ -11,6 +11,18 @@
 
 #include <stdatomic.h>
 
+/* What the cache of programs did for one; state NULL: it took no part. */
+typedef struct gt_cache_event {
+    const char *state;    /* "hit", "miss", "damaged" (the file), "refused" (by the provider) */
+    const char *detail;   /* why it is no hit */
+    const char *key;      /* lines of "component=value" */
+    const char *file;     /* "" when it has no name */
+    const char *not_kept; /* why a program that was compiled then is not in the cache; "": it is */
+    uint64_t bytes;       /* read, or kept */
+    double lookup_ns;     /* making the key and reading */
+    double keep_ns;
+} gt_cache_event;
+
 /* A compiled partition. */
 typedef struct gt_program {
     gantry_program *program; /* NULL for control partitions */
@@ -18,6 +30,7 @@ typedef struct gt_program {
     gt_arena arena; /* of the view and the records */
     struct gantry_recorder records;
     gantry_format *input_formats, *output_formats;
+    gt_cache_event cache;
     double compile_ns;
     uint64_t held_bytes;   /* what its provider said last that it holds: see gt_session_charge_program */
     gt_variant *bodies[2]; /* control partitions: Loop {body, NULL}, If {then, else} */

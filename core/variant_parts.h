@@ -2,13 +2,19 @@
 #ifndef GT_CORE_VARIANT_PARTS_H
 #define GT_CORE_VARIANT_PARTS_H
 
-#include "variant.h"
+#include "session.h"
 
 /* Places the graph and compiles its partitions; a program that fails to compile becomes a verdict, and the
  * graph is placed again. Bodies of control nodes become variants of their own. */
 gantry_status gt_variant_place(gt_variant *variant, gantry_error *err);
 void gt_variant_destroy_program(gantry_session *session, const gt_placement *placement, gt_program *programs,
                                 uint32_t index);
+
+/* program_cache.c: compiles a partition with its provider, or loads the program that an earlier compile left
+ * in the runtime's cache folder, with the provider's lock held where it asks for it. Fills slot->program,
+ * records, compile_ns and cache. A failure is the compile's. */
+gantry_status gt_program_make(gantry_session *session, gt_session_provider *provider,
+                              const gantry_compile_args *args, gt_program *slot, gantry_error *err);
 
 /* Places a body of `node` as if its edges could lie anywhere, to see where it would compute; nothing is
  * compiled. */

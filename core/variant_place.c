@@ -444,15 +444,7 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
                                 .input_formats = slot->input_formats,
                                 .output_formats = slot->output_formats,
                                 .recorder = &slot->records};
-    bool serial = gt_provider_is_serial(provider->entry);
-    if (serial)
-        gt_provider_lock(provider->entry);
-    gt_error_clear(err);
-    uint64_t begin = gt_now_ns();
-    gantry_status status = table->compile(table->self, &args, &slot->program, err);
-    slot->compile_ns = (double)(gt_now_ns() - begin);
-    if (serial)
-        gt_provider_unlock(provider->entry);
+    gantry_status status = gt_program_make(session, provider, &args, slot, err);
     if (!session->created)
         provider->compile_ns += slot->compile_ns;
     status = gt_provider_answer(provider->name, "compile", GANTRY_STAGE_COMPILE, status, slot->program, err);

@@ -6,6 +6,7 @@
  *     fake_queue.c    order, events, time               fake_copy.c      copies, pinned memory, peers
  *     fake_judge.c    verdicts                          fake_log.c       what it did, in order
  *     fake_compile.c, fake_reshape.c, fake_run.c        the life of a program
+ *     fake_blob.c     programs as bytes
  *     fake_constants.c their weights                    fake_options.c   options, phases
  *     fake_class.c    what the concurrency class promises
  *     fake_numerics.c precision and faults              fake_device.c    the tables and gantry_plugin_open */
@@ -78,6 +79,9 @@ typedef enum fake_call {
     FAKE_CALL_AWAIT, /* of the host for an event */
     FAKE_CALL_JUDGE,
     FAKE_CALL_DESCRIBE, /* of providers */
+    FAKE_CALL_SAVE,     /* of a program as bytes */
+    FAKE_CALL_LOAD,
+    FAKE_CALL_STALE, /* a load that says the bytes do not fit */
     FAKE_CALL_COUNT
 } fake_call;
 
@@ -102,7 +106,7 @@ typedef struct fake_config {
     bool pinned, peers;
     uint32_t queues;
     double enqueue_us, reshape_us;
-    bool timing, late, views;
+    bool timing, late, views, blobs;
     bool fuse, share, cache; /* options, which a session may set too */
     char exclude[128];
     uint64_t memory_bytes;

@@ -26,6 +26,28 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
     return status;
 }
 
+static gantry_status blob_save(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
+                               gantry_error *err)
+{
+    gantry_status status = enter(self, err);
+    if (status != GANTRY_OK)
+        return status;
+    status = fake_blob_save(self, program, out_data, out_bytes, err);
+    leave(self);
+    return status;
+}
+
+static gantry_status blob_load(void *self, const gantry_compile_args *args, const void *data, size_t bytes,
+                               gantry_program **out_program, gantry_error *err)
+{
+    gantry_status status = enter(self, err);
+    if (status != GANTRY_OK)
+        return status;
+    status = fake_blob_load(self, args, data, bytes, out_program, err);
+    leave(self);
+    return status;
+}
+
 static gantry_status reshape(void *self, gantry_program *program, const gantry_reshape_args *args,
                              gantry_shaped **out_shaped, gantry_shaped_info *out_info, gantry_error *err)
 {
@@ -67,4 +89,8 @@ void fake_keep_class(fake_provider *provider)
     provider->table.compile = compile;
     provider->table.reshape = reshape;
     provider->table.run = run;
+    if (provider->config.blobs) {
+        provider->table.blob_save = blob_save;
+        provider->table.blob_load = blob_load;
+    }
 }

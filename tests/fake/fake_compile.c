@@ -75,38 +75,38 @@ static uint32_t match_chain(const gantry_graph_view *graph, const char *pattern,
     return count;
 }
 
-static void record_fusion(const gantry_program *program, gantry_recorder *recorder, const fake_rule *pattern,
-                          const uint32_t *nodes, uint32_t count, bool applied)
+static void record_fusion(const gantry_program *program, gantry_recorder *recorder, const fusion *f)
 {
     char rule[96];
     uint32_t ids[FAKE_MAX_CHAIN];
     size_t k = 0;
-    for (; pattern->name[k] && k < sizeof rule - 1; k++)
-        rule[k] = pattern->name[k] == '+' ? '_' : (char)tolower((unsigned char)pattern->name[k]);
+    const char *pattern = program->provider->config.fused[f->pattern].name;
+    for (; pattern[k] && k < sizeof rule - 1; k++)
+        rule[k] = pattern[k] == '+' ? '_' : (char)tolower((unsigned char)pattern[k]);
     rule[k] = 0;
-    for (uint32_t n = 0; n < count; n++)
-        ids[n] = program->graph->nodes[nodes[n]]->id;
-    gantry_fusion_record record = {sizeof record, rule, count, ids, applied, applied ? "" : "no_kernel"};
+    for (uint32_t n = 0; n < f->node_count; n++)
+        ids[n] = program->graph->nodes[f->nodes[n]]->id;
+    gantry_fusion_record record = {
+        sizeof record, rule, f->node_count, ids, f->applied != 0, f->applied ? "" : "no_kernel"};
     program->provider->host->record_fusion(recorder, &record);
 }
 
 /* The kernel that begins with a node: a fused chain when there is a kernel for its type, else the node. */
-static void choose_kernel(const gantry_program *program, uint32_t node, gantry_recorder *recorder,
-                          kernel *out)
+static void choose_kernel(gantry_program *program, uint32_t node, kernel *out)
 {
     const fake_config *config = &program->provider->config;
     const gantry_value_view *value = gantry_node_input(program->graph, program->graph->nodes[node], 0);
     *out = (kernel){.node_count = 1, .nodes = {node}};
     for (uint32_t k = 0; value && program->fuse && k < config->fused_count; k++) {
-        uint32_t chain[FAKE_MAX_CHAIN];
-        uint32_t count = match_chain(program->graph, config->fused[k].name, node, chain);
-        if (count < 2)
+        fusion f = {.pattern = k};
+        f.node_count = match_chain(program->graph, config->fused[k].name, node, f.nodes);
+        if (f.node_count < 2)
             continue;
-        bool applied = out->node_count == 1 && fake_rule_takes(&config->fused[k], value->dtype);
-        record_fusion(program, recorder, &config->fused[k], chain, count, applied);
-        if (applied) {
-            out->node_count = count;
-            memcpy(out->nodes, chain, count * sizeof *chain);
+        f.applied = out->node_count == 1 && fake_rule_takes(&config->fused[k], value->dtype);
+        program->fusions[program->fusion_count++] = f;
+        if (f.applied) {
+            out->node_count = f.node_count;
+            memcpy(out->nodes, f.nodes, sizeof f.nodes);
         }
     }
 }
@@ -131,31 +131,32 @@ static int compare_kernels(const void *a_, const void *b_)
     return (x > y) - (x < y);
 }
 
-static gantry_status choose_kernels(gantry_program *program, gantry_recorder *recorder, gantry_error *err)
+void fake_index_kernels(gantry_program *program)
+{
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        for (uint32_t i = 0; i < program->kernels[k].node_count; i++)
+            program->kernel_of_node[program->kernels[k].nodes[i]] = k;
+}
+
+static gantry_status choose_kernels(gantry_program *program, gantry_error *err)
 {
     const gantry_host *host = program->provider->host;
     uint32_t node_count = program->graph->node_count;
-    program->kernels = fake_zeroed(host, node_count, sizeof *program->kernels);
-    program->kernel_of_node = fake_zeroed(host, node_count, sizeof *program->kernel_of_node);
     bool *taken = fake_zeroed(host, node_count, sizeof *taken);
-    if (!program->kernels || !program->kernel_of_node || !taken) {
-        host->free(host, taken);
+    if (!taken)
         return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
-    }
     for (uint32_t n = 0; n < node_count; n++) {
         if (taken[n])
             continue;
         kernel *k = &program->kernels[program->kernel_count++];
-        choose_kernel(program, n, recorder, k);
+        choose_kernel(program, n, k);
         k->work_us = kernel_work_us(program, k);
         for (uint32_t i = 0; i < k->node_count; i++)
             taken[k->nodes[i]] = true;
     }
     host->free(host, taken);
     qsort(program->kernels, program->kernel_count, sizeof *program->kernels, compare_kernels);
-    for (uint32_t k = 0; k < program->kernel_count; k++)
-        for (uint32_t i = 0; i < program->kernels[k].node_count; i++)
-            program->kernel_of_node[program->kernels[k].nodes[i]] = k;
+    fake_index_kernels(program);
     return GANTRY_OK;
 }
 
@@ -211,6 +212,13 @@ static void record_kernels(const gantry_program *program, gantry_recorder *recor
     }
 }
 
+void fake_record_program(const gantry_program *program, gantry_recorder *recorder)
+{
+    for (uint32_t k = 0; k < program->fusion_count; k++)
+        record_fusion(program, recorder, &program->fusions[k]);
+    record_kernels(program, recorder);
+}
+
 static void list_kernels(const gantry_program *program, char *out_text, size_t capacity)
 {
     size_t used = (size_t)snprintf(out_text, capacity, "kernels of %s:", program->provider->config.name);
@@ -242,7 +250,7 @@ static gantry_status build_kernels(gantry_program *program, const gantry_compile
                                    gantry_error *err)
 {
     fake_phase phase = fake_phase_begin(program->provider, args->recorder, "build");
-    gantry_status status = choose_kernels(program, args->recorder, err);
+    gantry_status status = choose_kernels(program, err);
     fake_phase_end(&phase, "%u kernels", program->kernel_count);
     bool cached = fake_option_is_on(program->provider, args->session_options, FAKE_OPTION_CACHE);
     if (status == GANTRY_OK && cached && GANTRY_HAS(gantry_host, program->provider->host, cache_put))
@@ -250,7 +258,7 @@ static gantry_status build_kernels(gantry_program *program, const gantry_compile
     return status;
 }
 
-static gantry_status read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err)
+gantry_status fake_read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err)
 {
     const gantry_graph_view *graph = program->graph;
     program->bodies = fake_zeroed(program->provider->host, graph->node_count, sizeof(struct fake_bodies *));
@@ -275,7 +283,29 @@ void fake_program_destroy(void *self, gantry_program *program)
     host->free(host, program->bodies);
     host->free(host, program->kernels);
     host->free(host, program->kernel_of_node);
+    host->free(host, program->fusions);
     host->free(host, program);
+}
+
+gantry_program *fake_program_create(fake_provider *provider, const gantry_compile_args *args)
+{
+    const gantry_host *host = provider->host;
+    const gantry_graph_view *graph = args->graph;
+    gantry_program *program = fake_zeroed(host, 1, sizeof *program);
+    if (!program)
+        return NULL;
+    program->provider = provider;
+    program->graph = graph;
+    program->fuse = fake_option_is_on(provider, args->session_options, FAKE_OPTION_FUSE);
+    program->fusion_capacity = graph->node_count * provider->config.fused_count;
+    program->known = fake_zeroed(host, graph->value_count, sizeof *program->known);
+    program->kernels = fake_zeroed(host, graph->node_count, sizeof *program->kernels);
+    program->kernel_of_node = fake_zeroed(host, graph->node_count, sizeof *program->kernel_of_node);
+    program->fusions = fake_zeroed(host, program->fusion_capacity, sizeof *program->fusions);
+    if (program->known && program->kernels && program->kernel_of_node && program->fusions)
+        return program;
+    fake_program_destroy(provider, program);
+    return NULL;
 }
 
 gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
@@ -287,24 +317,19 @@ gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_p
     gantry_status status = fake_call_begin(provider->domain, &provider->script, FAKE_CALL_COMPILE, err);
     if (status != GANTRY_OK)
         return status;
-    gantry_program *program = fake_zeroed(provider->host, 1, sizeof *program);
+    gantry_program *program = fake_program_create(provider, args);
     if (!program)
         return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
-    program->provider = provider;
-    program->graph = args->graph;
-    program->known = fake_zeroed(provider->host, args->graph->value_count, sizeof *program->known);
-    program->fuse = fake_option_is_on(provider, args->session_options, FAKE_OPTION_FUSE);
-    status =
-        program->known ? upload_constants(program, args, err) : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
+    status = upload_constants(program, args, err);
     if (status == GANTRY_OK)
-        status = read_bodies(program, args->constants, err);
+        status = fake_read_bodies(program, args->constants, err);
     if (status == GANTRY_OK)
         status = build_kernels(program, args, err);
     if (status != GANTRY_OK) {
         fake_program_destroy(self, program);
         return status;
     }
-    record_kernels(program, args->recorder);
+    fake_record_program(program, args->recorder);
     *out_program = program;
     return GANTRY_OK;
 }

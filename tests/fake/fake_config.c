@@ -292,8 +292,8 @@ static gantry_status parse_fail(fake_config *config, const char *key, const json
                                 gantry_error *err)
 {
     static const char *const calls[FAKE_CALL_COUNT] = {
-        "compile", "reshape", "context", "run",    "run_late", "alloc", "copy",  "sync",
-        "lost",    "queue",   "event",   "record", "wait",     "await", "judge", "describe"};
+        "compile", "reshape", "context", "run",   "run_late", "alloc",    "copy", "sync", "lost", "queue",
+        "event",   "record",  "wait",    "await", "judge",    "describe", "save", "load", "stale"};
     const char *call;
     json_t *number;
     if (!json_is_object(value))
@@ -355,6 +355,7 @@ static const struct {
     {"timing", parse_switch, FIELD(timing)},
     {"late", parse_switch, FIELD(late)},
     {"views", parse_switch, FIELD(views)},
+    {"blobs", parse_switch, FIELD(blobs)},
     {"fuse", parse_switch, FIELD(fuse)},
     {"share", parse_switch, FIELD(share)},
     {"cache", parse_switch, FIELD(cache)},

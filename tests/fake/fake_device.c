@@ -162,7 +162,7 @@ static gantry_status apply_quirk(fake_plugin *plugin, const char *quirk, gantry_
 {
     gantry_provider *provider = &plugin->providers[0]->table;
     gantry_domain *domain = &plugin->domains[0]->table;
-    if (!*quirk || strcmp(quirk, "provider_info_size_zero") == 0)
+    if (!*quirk || strcmp(quirk, "provider_info_size_zero") == 0 || strncmp(quirk, "blob_", 5) == 0)
         return GANTRY_OK;
     if (strcmp(quirk, "plugin_size_zero") == 0)
         out_plugin->struct_bytes = 0;

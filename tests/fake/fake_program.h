@@ -17,6 +17,14 @@ typedef struct kernel {
     double work_us; /* < 0: as long as it takes */
 } kernel;
 
+/* A chain that a pattern of the config matches, whether there is a kernel for it or not. */
+typedef struct fusion {
+    uint32_t pattern; /* index into the config's */
+    uint32_t node_count;
+    uint32_t nodes[FAKE_MAX_CHAIN];
+    uint32_t applied;
+} fusion;
+
 /* A value known before any run, in device memory and, where a node reads it there, on the host. */
 typedef struct known_value {
     void *shown;
@@ -40,6 +48,8 @@ struct gantry_program {
     uint32_t kernel_count;
     kernel *kernels;
     uint32_t *kernel_of_node;
+    uint32_t fusion_count;
+    fusion *fusions;
     known_value *known;          /* by value index */
     struct fake_bodies **bodies; /* by node: constants of control nodes' bodies, else NULL */
 };
@@ -88,6 +98,18 @@ typedef struct run_task {
 gantry_status fake_compile(void *self, const gantry_compile_args *args, gantry_program **out_program,
                            gantry_error *err);
 void fake_program_destroy(void *self, gantry_program *program);
+/* A program without constants and kernels; NULL when out of memory. */
+gantry_program *fake_program_create(fake_provider *provider, const gantry_compile_args *args);
+gantry_status fake_read_bodies(gantry_program *program, gantry_constants *constants, gantry_error *err);
+void fake_index_kernels(gantry_program *program);
+/* Tells the host which kernels and fusions there are. */
+void fake_record_program(const gantry_program *program, gantry_recorder *recorder);
+
+/* fake_blob.c: a program as bytes. */
+gantry_status fake_blob_save(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
+                             gantry_error *err);
+gantry_status fake_blob_load(void *self, const gantry_compile_args *args, const void *data, size_t bytes,
+                             gantry_program **out_program, gantry_error *err);
 
 /* fake_constants.c */
 gantry_status fake_upload(fake_provider *provider, known_value *known, const void *data, size_t bytes,

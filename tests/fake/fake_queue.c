@@ -62,8 +62,8 @@ void fake_sleep_until(const fake_domain *domain, uint64_t end_ns)
 gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_call call, gantry_error *err)
 {
     static const char *const names[FAKE_CALL_COUNT] = {
-        "compile", "reshape", "context", "run",    "run",  "alloc", "copy",  "sync",
-        "run",     "queue",   "event",   "record", "wait", "await", "judge", "describe"};
+        "compile", "reshape", "context", "run",   "run",   "alloc",    "copy", "sync", "run", "queue",
+        "event",   "record",  "wait",    "await", "judge", "describe", "save", "load", "load"};
     uint64_t number = atomic_fetch_add(&script->calls[call], 1) + 1;
     if (call == FAKE_CALL_LOST && script->fail[call] && number >= script->fail[call])
         atomic_store(&domain->lost, 1);
@@ -71,7 +71,9 @@ gantry_status fake_call_begin(fake_domain *domain, fake_script *script, fake_cal
         return fake_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_RUN, "fake device: the device is lost");
     if (call == FAKE_CALL_LOST || number != script->fail[call])
         return GANTRY_OK;
-    gantry_status status = call == FAKE_CALL_ALLOC ? GANTRY_RESOURCE : GANTRY_PROVIDER;
+    gantry_status status = call == FAKE_CALL_ALLOC   ? GANTRY_RESOURCE
+                           : call == FAKE_CALL_STALE ? GANTRY_DATA
+                                                     : GANTRY_PROVIDER;
     domain->host->log(domain->host, 3, "fake device: a scripted failure"); /* the host may do without */
     return fake_fail(err, status, call == FAKE_CALL_COMPILE ? GANTRY_STAGE_COMPILE : GANTRY_STAGE_RUN,
                      "fake device: the scripted failure of %s call %llu", names[call],

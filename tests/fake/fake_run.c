@@ -238,6 +238,10 @@ void fake_programs_table(fake_provider *provider)
     provider->table.run = fake_run;
     provider->table.memory = program_memory;
     provider->table.memory_classes = fake_memory_classes;
+    if (provider->config.blobs) {
+        provider->table.blob_save = fake_blob_save;
+        provider->table.blob_load = fake_blob_load;
+    }
     fake_options_table(provider);
     fake_keep_class(provider);
 }
