@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CACHE_MAGIC "GANTRYC1"
@@ -190,6 +191,15 @@ static gantry_status read_file(const gantry_host *host, const cache_entry *entry
     return GANTRY_OK;
 }
 
+/* What was used last is given up last. The clock of files is coarse; somebody else's file stays as it is. */
+static void note_use(int fd)
+{
+    struct timespec times[2];
+    clock_gettime(CLOCK_REALTIME, &times[0]);
+    times[1] = times[0];
+    (void)futimens(fd, times);
+}
+
 gantry_status gt_cache_read(const gantry_host *host, const gt_cache_key *key, gt_cache_file *out_file,
                             gantry_error *err)
 {
@@ -204,8 +214,7 @@ gantry_status gt_cache_read(const gantry_host *host, const gt_cache_key *key, gt
                        errno == ENOENT ? "there is no cache file %s" : "the cache file %s: %m", entry.path);
     gantry_status status = read_file(host, &entry, fd, &out_file->data, &out_file->bytes, err);
     if (status == GANTRY_OK && key->identity_bytes)
-        (void)futimens(fd,
-                       NULL); /* what is used last is given up last; somebody else's file stays as it is */
+        note_use(fd);
     close(fd);
     return status;
 }
@@ -252,6 +261,7 @@ static bool publish(const cache_entry *entry, const void *data, size_t bytes)
         return false;
     bool written = write_file(entry, fd, data, bytes);
     int reason = errno;
+    note_use(fd);
     if (close(fd) != 0 && written) {
         written = false;
         reason = errno;
