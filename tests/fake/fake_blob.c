@@ -51,7 +51,7 @@ gantry_status fake_blob_save(void *self, const gantry_program *program, void **o
                           program->fusion_count};
     char *data = host->alloc(host, header.bytes, 16), *at = data;
     if (!data)
-        return fake_out_of_memory(err);
+        return fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     put(&at, &header, sizeof header);
     put(&at, program->kernels, program->kernel_count * sizeof(kernel));
     put(&at, program->fusions, program->fusion_count * sizeof(fusion));
@@ -129,13 +129,12 @@ static bool read_kernels(gantry_program *program, blob_reader *reader)
     if (!take_into(reader, &header, sizeof header) || memcmp(header.magic, BLOB_MAGIC, 8) != 0 ||
         header.bytes != bytes || header.node_count != graph->node_count ||
         header.value_count != graph->value_count || header.kernel_count > graph->node_count ||
-        header.fusion_count > reader->left / sizeof(fusion))
+        header.fusion_count > program->fusion_capacity)
         return false;
     program->kernel_count = header.kernel_count;
     if (!take_into(reader, program->kernels, header.kernel_count * sizeof(kernel)) || !are_kernels(program))
         return false;
-    program->fusions = fake_zeroed(header.fusion_count, sizeof *program->fusions);
-    if (!program->fusions || !take_into(reader, program->fusions, header.fusion_count * sizeof(fusion)))
+    if (!take_into(reader, program->fusions, header.fusion_count * sizeof(fusion)))
         return false;
     for (; program->fusion_count < header.fusion_count; program->fusion_count++) {
         const fusion *f = &program->fusions[program->fusion_count];
@@ -217,7 +216,8 @@ gantry_status fake_blob_load(void *self, const gantry_compile_args *args, const 
     if (status != GANTRY_OK)
         return status;
     gantry_program *program = fake_program_create(provider, args);
-    status = program ? read_program(program, args, data, bytes, err) : fake_out_of_memory(err);
+    status = program ? read_program(program, args, data, bytes, err)
+                     : fake_out_of_memory(err, GANTRY_STAGE_COMPILE);
     /* Recorded before it fails: the host has to forget that. */
     if (status == GANTRY_OK && strcmp(quirk, "blob_silent") != 0)
         fake_record_program(program, args->recorder);

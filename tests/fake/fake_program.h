@@ -48,7 +48,7 @@ struct gantry_program {
     uint32_t kernel_count;
     kernel *kernels;
     uint32_t *kernel_of_node;
-    uint32_t fusion_count;
+    uint32_t fusion_count, fusion_capacity;
     fusion *fusions;
     known_value *known;          /* by value index */
     struct fake_bodies **bodies; /* by node: constants of control nodes' bodies, else NULL */
