@@ -103,6 +103,7 @@ lie 'device cost_nan' describe 'no number'
 lie 'device queue_null' 'domain: copies' 'queue_open returned OK'
 lie 'device event_null' 'domain: events' 'event_create returned OK'
 lie refuses_stranger 'Neg f\[n,4\]' 'reshape refused node 4711'
+lie records_late 'Neg f\[n,4\]' 'record_kernel was called when the call'
 lie compile_null 'Neg f\[n,4\]' 'crashed'
 lie workspace_all sessions 'reshape asks for a workspace'
 fails exports '1 more symbols.*gantry_talkative_count' "$refused/libgantry_talkative.so"

@@ -10,9 +10,11 @@ GANTRY_MANIFEST("hostile", "1.0", "", "nothing");
 
 struct gantry_program {
     const gantry_graph_view *graph;
+    gantry_recorder *recorder;
 };
 
 struct gantry_shaped {
+    gantry_recorder *of_compile;
     int64_t count;
     int nonzero;
     gantry_output_plan plan;
@@ -321,7 +323,7 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
         return GANTRY_CANCELLED;
     *out_program = lies(self, "compile_null") ? NULL : malloc(sizeof **out_program);
     if (*out_program)
-        (*out_program)->graph = args->graph;
+        **out_program = (gantry_program){args->graph, args->recorder};
     return GANTRY_OK;
 }
 
@@ -381,6 +383,7 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
         return GANTRY_OK;
     gantry_shaped *shaped = calloc(1, sizeof *shaped);
     shaped->count = elements(x);
+    shaped->of_compile = program->recorder;
     shaped->nonzero = strcmp(node->op, "NonZero") == 0;
     shaped->plan = output_plan(self, shaped->count);
     out_info->output_plans = &shaped->plan;
@@ -456,6 +459,8 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     const float *x = (const float *)(void *)at(args->inputs[0]);
     const gantry_shaped *shaped = context->shaped;
     report_times(self, args);
+    if (lies(self, "records_late")) /* for the check of plugins: a real host has anything there now */
+        record(self, shaped->of_compile);
     if (shaped->nonzero) {
         run_nonzero(self, x, shaped->count, args);
         return GANTRY_OK;

@@ -48,6 +48,7 @@ static gantry_status make_program(kit_subject *subject, const kit_model *model, 
     status = blob ? table->blob_load(table->self, &args, blob, blob_bytes, &p->program, err)
                   : table->compile(table->self, &args, &p->program, err);
     kit_constants_end(&p->constants);
+    p->recorder.over = true;
     if (status != GANTRY_OK)
         p->program = NULL;
     return status;
@@ -112,7 +113,9 @@ gantry_status kit_shaped_make(kit_program *program, const kit_data *data, kit_sh
                                 .host_values = host_values,
                                 .constants = &program->constants,
                                 .recorder = &program->recorder};
+    program->recorder.over = false;
     gantry_status status = table->reshape(table->self, program->program, &args, &s->shaped, &s->info, err);
+    program->recorder.over = true;
     kit_constants_end(&program->constants);
     if (status != GANTRY_OK)
         s->shaped = NULL;

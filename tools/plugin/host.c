@@ -271,9 +271,17 @@ static void check_ids(gantry_recorder *recorder, const char *call, uint32_t coun
     }
 }
 
+/* A recorder is gone with the call that it was handed to: what a real host has there then is anything. */
+static bool is_late(const gantry_recorder *recorder, const char *call)
+{
+    if (recorder->over)
+        problem(recorder->host, "%s was called when the call that the recorder was handed to was over", call);
+    return recorder->over;
+}
+
 static void record_kernel(gantry_recorder *recorder, const gantry_kernel_record *record)
 {
-    if (!recorder || !record)
+    if (!recorder || !record || is_late(recorder, "record_kernel"))
         return;
     if (record->struct_bytes < sizeof(size_t) + sizeof(uint32_t))
         problem(recorder->host, "record_kernel got a record whose struct_bytes is %zu", record->struct_bytes);
@@ -288,7 +296,7 @@ static void record_kernel(gantry_recorder *recorder, const gantry_kernel_record 
 
 static void record_fusion(gantry_recorder *recorder, const gantry_fusion_record *record)
 {
-    if (!recorder || !record)
+    if (!recorder || !record || is_late(recorder, "record_fusion"))
         return;
     if (record->struct_bytes == 0 || !record->rule)
         problem(recorder->host, "record_fusion got a record without size or rule");
@@ -298,7 +306,9 @@ static void record_fusion(gantry_recorder *recorder, const gantry_fusion_record 
 
 static void record_phase(gantry_recorder *recorder, const gantry_phase_record *record)
 {
-    if (recorder && record && (record->struct_bytes == 0 || !record->name))
+    if (!recorder || !record || is_late(recorder, "record_phase"))
+        return;
+    if (record->struct_bytes == 0 || !record->name)
         problem(recorder->host, "record_phase got a record without size or name");
 }
 

@@ -161,6 +161,7 @@ void kit_constants_end(gantry_constants *constants);
 struct gantry_recorder {
     kit_host *host;
     const gantry_graph_view *graph;
+    bool over; /* the call that it was handed to */
     uint32_t kernel_count, index_max;
 };
 
