@@ -1,5 +1,6 @@
 /* If and Loop with bodies on a device: carried values, captures and scan outputs stay where they are made and
  * read, what the host decides with comes to it, and the ledger says what the device counted. */
+#include "../support/both_devices.h"
 #include "../support/small_models.h"
 
 #include <criterion/criterion.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
 #define ON_DEV "providers=dev,cpu;plan=priority"
 #define WIDTH 4
 #define BYTES (WIDTH * sizeof(float))
@@ -32,7 +32,14 @@ static void end(void)
     unlink(counters_path);
 }
 
+static void begin_opencl(void)
+{
+    both_use_opencl();
+    begin();
+}
+
 TestSuite(control_device, .init = begin, .fini = end);
+TestSuite(control_device_opencl, .init = begin_opencl, .fini = end);
 
 /* dev has arithmetic and comparisons, the host has Neg too; `keys` are further ones. */
 static const char *config(const char *keys)
@@ -60,7 +67,7 @@ static counters counted(void)
 
 static small_session open_on(wire model, const char *keys, const char *options)
 {
-    small_session s = small_open_with(model, FAKE, config(keys), options);
+    small_session s = small_open_with(model, both_plugin, config(keys), options);
     cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
     return s;
 }
@@ -341,7 +348,7 @@ static void check_carried(small_session *s, int64_t trips, bool host_inside)
                      (int)trips);
 }
 
-Test(control_device, state_stays_on_the_device)
+ON_BOTH(control_device, state_stays_on_the_device)
 {
     static const int64_t TRIPS[] = {64, 1, 2, 0, 64, 3};
     small_session s = open_on(carried(false), "", ON_DEV);
@@ -361,7 +368,7 @@ Test(control_device, state_stays_on_the_device)
 }
 
 /* R3: two static edges inside, 128 executed copies, and one way in and out. */
-Test(control_device, a_host_node_in_the_body_costs_two_copies_an_iteration)
+ON_BOTH(control_device, a_host_node_in_the_body_costs_two_copies_an_iteration)
 {
     int64_t trips = 64;
     small_session s = open_on(carried(true), "", ON_DEV);
@@ -375,7 +382,7 @@ Test(control_device, a_host_node_in_the_body_costs_two_copies_an_iteration)
     small_close(&s);
 }
 
-Test(control_device, a_pinned_body_costs_nothing)
+ON_BOTH(control_device, a_pinned_body_costs_nothing)
 {
     int64_t trips = 64;
     small_session s = open_on(carried(true), "", ON_DEV ";pin.loop1.body=cpu");
@@ -386,7 +393,7 @@ Test(control_device, a_pinned_body_costs_nothing)
     small_close(&s);
 }
 
-Test(control_device, bound_on_the_device_nothing_crosses)
+ON_BOTH(control_device, bound_on_the_device_nothing_crosses)
 {
     int64_t trips = 5, dims[1] = {WIDTH};
     small_session s = open_on(carried(false), "", ON_DEV ";bind.s_in=dev;bind.s_out=dev");
@@ -414,7 +421,7 @@ Test(control_device, bound_on_the_device_nothing_crosses)
     small_close(&s);
 }
 
-Test(control_device, a_carried_value_may_grow)
+ON_BOTH(control_device, a_carried_value_may_grow)
 {
     static const int64_t TRIPS[] = {3, 0, 7, 1, 7};
     small_session s = open_on(growing(), "", ON_DEV);
@@ -436,7 +443,7 @@ Test(control_device, a_carried_value_may_grow)
 
 /* ---- captures and scan outputs --------------------------------------------------------------- */
 
-Test(control_device, captures_move_once_an_entry)
+ON_BOTH(control_device, captures_move_once_an_entry)
 {
     int64_t trips = 10;
     small_session s = open_on(capturing(false, false), "", ON_DEV);
@@ -450,7 +457,7 @@ Test(control_device, captures_move_once_an_entry)
     small_close(&s);
 }
 
-Test(control_device, a_capture_that_both_sides_read_is_on_both)
+ON_BOTH(control_device, a_capture_that_both_sides_read_is_on_both)
 {
     int64_t trips = 10;
     small_session s = open_on(capturing(true, true), "", ON_DEV);
@@ -464,7 +471,7 @@ Test(control_device, a_capture_that_both_sides_read_is_on_both)
     small_close(&s);
 }
 
-Test(control_device, scan_outputs_pile_up_on_the_device)
+ON_BOTH(control_device, scan_outputs_pile_up_on_the_device)
 {
     static const int64_t TRIPS[] = {5, 40, 0, 40, 1};
     small_session s = open_on(capturing(false, true), "", ON_DEV);
@@ -488,7 +495,7 @@ Test(control_device, scan_outputs_pile_up_on_the_device)
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
-Test(control_device, a_condition_on_the_device_costs_one_small_copy_an_iteration)
+ON_BOTH(control_device, a_condition_on_the_device_costs_one_small_copy_an_iteration)
 {
     small_session s = open_on(until(), "", ON_DEV);
     bind_vector(&s, 0, x);
@@ -511,7 +518,7 @@ static void check_branch(small_session *s, const float *given)
     }
 }
 
-Test(control_device, branches_leave_their_results_on_the_device)
+ON_BOTH(control_device, branches_leave_their_results_on_the_device)
 {
     float given[WIDTH] = {1, -2, 3, 0.5f};
     small_session s = open_on(branching(), "", ON_DEV);
@@ -526,7 +533,7 @@ Test(control_device, branches_leave_their_results_on_the_device)
     small_close(&s);
 }
 
-Test(control_device, loops_inside_of_loops)
+ON_BOTH(control_device, loops_inside_of_loops)
 {
     small_session s = open_on(nested(), "", ON_DEV);
     bind_vector(&s, 1, x);
@@ -574,7 +581,7 @@ static void check_steady(wire model, int64_t trips, int vectors, const char *wha
     small_close(&s);
 }
 
-Test(control_device, steady_iterations_allocate_nothing)
+ON_BOTH(control_device, steady_iterations_allocate_nothing)
 {
     check_steady(carried(false), 9, 1, "carried");
     check_steady(carried(true), 9, 1, "with a host node");
@@ -583,7 +590,7 @@ Test(control_device, steady_iterations_allocate_nothing)
 }
 
 /* A shape that the device refuses inside of a body: the same edges, another placement of the body. */
-Test(control_device, a_refused_shape_inside_of_a_body)
+ON_BOTH(control_device, a_refused_shape_inside_of_a_body)
 {
     static const int64_t WIDTHS[] = {4, 64, 4, 64};
     wire body = loop_body("body"), g = small_graph("limited");
@@ -649,7 +656,7 @@ Test(control_device, failures_inside_of_a_body)
         }
 }
 
-Test(control_device, timed_and_checked_iterations)
+ON_BOTH(control_device, timed_and_checked_iterations)
 {
     static const char *const MODES[] = {ON_DEV ";timing=events", ON_DEV ";timing=fenced",
                                         ON_DEV ";numeric_check=on"};
@@ -741,7 +748,7 @@ Test(control_device, a_provider_takes_an_if_with_its_branches)
 /* ---- several devices ------------------------------------------------------------------------- */
 
 /* The first device refuses wide shapes of Abs, inside of the body; the second takes them. */
-Test(control_device, a_shape_moves_to_the_second_device_and_back)
+ON_BOTH(control_device, a_shape_moves_to_the_second_device_and_back)
 {
     static const int64_t WIDTHS[] = {4, 64, 4, 64};
     char text[1200];
@@ -764,7 +771,7 @@ Test(control_device, a_shape_moves_to_the_second_device_and_back)
     small_input(&g, "trips", SMALL_I64, 0, 0, 0);
     small_input(&g, "s_in", SMALL_F32, 1, -1, 0);
     small_output(&g, "s_out", SMALL_F32, 1, -1, 0);
-    small_session s = small_open_with(small_model(g), FAKE, text, "providers=a,b,cpu;plan=priority");
+    small_session s = small_open_with(small_model(g), both_plugin, text, "providers=a,b,cpu;plan=priority");
     cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
     int64_t trips = 6;
     uint64_t made = 0;

@@ -3,6 +3,7 @@
 #ifndef GT_TEST_TRANSFERS_FIXTURE_H
 #define GT_TEST_TRANSFERS_FIXTURE_H
 
+#include "../support/both_devices.h"
 #include "../support/small_models.h"
 
 #include <criterion/criterion.h>
@@ -10,8 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
 #define BOTH "providers=a,b,cpu;plan=priority"
+/* Without peers, and with them where the devices know it. */
+#define PEERS (both_is_fake() ? 2 : 1)
 #define ROWS 8
 #define COUNT (ROWS * 4)
 #define BYTES (COUNT * sizeof(float))
@@ -37,6 +39,12 @@ static inline void begin(void)
         x[k] = (float)(k - 5);
         z[k] = (float)(3 * k + 1);
     }
+}
+
+static inline void begin_opencl(void)
+{
+    both_use_opencl();
+    begin();
 }
 
 static inline void end(void)
@@ -87,7 +95,7 @@ static inline wire there_and_back(void)
 
 static inline small_session open_on(wire model, const char *keys, const char *options)
 {
-    small_session s = small_open_with(model, FAKE, devices(keys), options);
+    small_session s = small_open_with(model, both_plugin, devices(keys), options);
     cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
     return s;
 }
