@@ -450,6 +450,8 @@ static gantry_status create(gantry_runtime *runtime, const source *from, const g
         return gt_out_of_memory(err, GANTRY_STAGE_LOAD);
     uint64_t begin = gt_now_ns();
     gantry_status status = build(session, options, from, &session->failure);
+    if (status == GANTRY_OK) /* what a provider failed at went to the next one, and is a verdict */
+        session->failure = (gantry_error)GANTRY_ERROR_INIT;
     session->create_ns = (double)(gt_now_ns() - begin);
     session->created = status == GANTRY_OK;
     if (status != GANTRY_OK) {

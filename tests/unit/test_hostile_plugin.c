@@ -45,6 +45,8 @@ static void check_report(small_session *s, const lie *l)
     json_t *document = json_loadb(text, bytes, 0, NULL);
     cr_assert_not_null(document, "%s: the report is no JSON", l->config);
     cr_assert(!l->words || strstr(text, l->words), "%s: \"%s\" is not in the report", l->config, l->words);
+    cr_assert_str_eq(string(document, "status.code"), "ok", "%s: %s", l->config,
+                     string(document, "status.message"));
     json_t *node = json_array_get(json_object_get(document, "nodes"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(node, "provider")),
                      l->outcome == ON_HOST

@@ -108,6 +108,7 @@ Test(user_cases, a_group_that_does_not_compile_goes_to_the_next_provider)
         cr_assert_not_null(strstr(string(row_of(document, "nodes", "name", GROUP[k]), "candidates.0.detail"),
                                   "the scripted failure of compile call 1"));
     }
+    cr_assert_str_eq(string(document, "status.code"), "ok", "the session is there");
     expect_place(document, "sign1", "cpu", "no_kernel");
     expect_place(document, "relu1", "dev", NULL);
     cr_assert_eq(counted().compiles, 2, "once what failed, once the other partition");
