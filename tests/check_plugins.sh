@@ -28,6 +28,9 @@ quirk() { fails "$2" "$3" "$fake" '{"devices":[{"name":"fake","ops":{"Add":["flo
 
 passes "$build/examples/libgantry_example.so"
 passes "$fake"
+# blobs QUIRK: the fake device with programs as bytes.
+blobs() { echo '{"devices":[{"name":"fake","blobs":true,"quirk":"'"$1"'","ops":{"Add":["float32"],"MatMul":["float32"]}}]}'; }
+passes "$fake" "$(blobs '')" programs,faults
 passes "$fake" '{"devices":[{"name":"a","peers":true},{"name":"b","peers":true}]}' open,domain
 passes "$build/tests/libgantry_own_operators.so"
 "$build/gantry" plugin check "$build/tests/libgantry_own_operators.so" --only shapes | grep -c '^pass *shapes of .* [1-9][0-9]* calls inferred' | grep -qx 2 || say "the shape rules of libgantry_own_operators.so are not driven"
@@ -53,6 +56,9 @@ two peer_of_all 'domain: peers' 'domain kit:0'
 two peer_copies_less 'domain: peers' 'copy_from_peer: byte'
 two probe_nothing 'domain: probe' 'no measured costs'
 two probe_too_much 'domain: probe' 'changes what is no cost'
+fails 'damaged blobs' 'the end cut off .*gives status 0' "$fake" "$(blobs blob_any)"
+fails blobs 'records other kernels' "$fake" "$(blobs blob_silent)"
+fails blobs 'to the last bit' "$fake" "$(blobs blob_other)"
 fails 'Add f\[n,3,4\] f\[n,3,4\]' 'element 0 of 36 is' "$fake" '{"devices":[{"name":"fake","ops":{"Add":["float32"]},"faults":[{"op":"Add","kind":"offset"}]}]}'
 
 # The example, broken in one way each.

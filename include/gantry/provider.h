@@ -776,10 +776,16 @@ typedef struct gantry_provider {
      * packed_put. Fills at most capacity, stepping by out_classes[0].struct_bytes, and returns how many there
      * are. From any thread, while others work. */
     uint32_t (*memory_classes)(void *self, gantry_memory_class *out_classes, uint32_t capacity);
-    /* Both together, called from a later release on: a compiled program as bytes that outlive the process.
-     * save gives memory of host->alloc, which the host frees. load is compile with the bytes beside its
-     * arguments; GANTRY_DATA: they do not fit after all, and compile is called. The host's key has the
-     * provider's name, version and fingerprint, the partition with its constants, and the options. */
+    /* Both together; NULL: each process compiles. A compiled program as bytes that outlive the process, kept
+     * in the runtime's cache folder when it has one. To the concurrency class both are a compile. save is
+     * called after a compile and gives memory of host->alloc, which the host frees; GANTRY_UNSUPPORTED: this
+     * program is not kept. The bytes may be others each time. load is compile with the bytes, at any address,
+     * beside its arguments. It makes the same program: the same results to the last bit, the same records of
+     * kernels and fusions. GANTRY_DATA: these are not the bytes of this program, which are cut, say. After
+     * any failure of load, compile is called. The host's key has the plugin's name, version and config, the
+     * ABI level and the host's version, the provider's name, version and fingerprint, its options, threads,
+     * exact, and all that the graph view shows, with the bytes of constants and the formats of edges, but the
+     * ids of nodes, values and constants: bytes name these by index. */
     gantry_status (*blob_save)(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
                                gantry_error *err);
     gantry_status (*blob_load)(void *self, const gantry_compile_args *args, const void *data, size_t bytes,

@@ -279,6 +279,54 @@ static bool is_late(const gantry_recorder *recorder, const char *call)
     return recorder->over;
 }
 
+/* Two programs that record the same have the same digest. Texts and numbers, mixed one after the other. */
+static void digest_number(gantry_recorder *recorder, uint64_t number)
+{
+    recorder->digest = (recorder->digest ^ number) * UINT64_C(0x9e3779b97f4a7c15);
+    recorder->digest ^= recorder->digest >> 29;
+}
+
+static void digest_text(gantry_recorder *recorder, const char *text)
+{
+    for (const char *c = text ? text : ""; *c; c++)
+        digest_number(recorder, (unsigned char)*c);
+    digest_number(recorder, 256);
+}
+
+/* By index: the same node has another id in another session. */
+static void digest_nodes(gantry_recorder *recorder, uint32_t count, const uint32_t *ids)
+{
+    digest_number(recorder, count);
+    for (uint32_t n = 0; ids && n < count; n++)
+        for (uint32_t k = 0; recorder->graph && k < recorder->graph->node_count; k++)
+            if (recorder->graph->nodes[k]->id == ids[n])
+                digest_number(recorder, k);
+}
+
+static void digest_kernel(gantry_recorder *recorder, const gantry_kernel_record *record)
+{
+    if (record->struct_bytes < sizeof *record)
+        return;
+    digest_number(recorder, record->index);
+    digest_text(recorder, record->op);
+    digest_text(recorder, record->name);
+    digest_text(recorder, record->isa);
+    digest_text(recorder, record->layout);
+    digest_nodes(recorder, record->node_count, record->node_ids);
+    digest_number(recorder, (uint64_t)record->precision_in << 32 | (uint64_t)record->precision_out << 16 |
+                                (uint64_t)record->accumulate);
+}
+
+static void digest_fusion(gantry_recorder *recorder, const gantry_fusion_record *record)
+{
+    if (record->struct_bytes < sizeof *record)
+        return;
+    digest_text(recorder, record->rule);
+    digest_nodes(recorder, record->node_count, record->node_ids);
+    digest_number(recorder, record->applied != 0);
+    digest_text(recorder, record->guard);
+}
+
 static void record_kernel(gantry_recorder *recorder, const gantry_kernel_record *record)
 {
     if (!recorder || !record || is_late(recorder, "record_kernel"))
@@ -289,6 +337,7 @@ static void record_kernel(gantry_recorder *recorder, const gantry_kernel_record 
         problem(recorder->host, "record_kernel got a record without name or op");
     else
         check_ids(recorder, "record_kernel", record->node_count, record->node_ids);
+    digest_kernel(recorder, record);
     recorder->kernel_count++;
     if (record->index > recorder->index_max || recorder->kernel_count == 1)
         recorder->index_max = record->index;
@@ -302,6 +351,7 @@ static void record_fusion(gantry_recorder *recorder, const gantry_fusion_record 
         problem(recorder->host, "record_fusion got a record without size or rule");
     else
         check_ids(recorder, "record_fusion", record->node_count, record->node_ids);
+    digest_fusion(recorder, record);
 }
 
 static void record_phase(gantry_recorder *recorder, const gantry_phase_record *record)

@@ -163,6 +163,7 @@ struct gantry_recorder {
     const gantry_graph_view *graph;
     bool over; /* the call that it was handed to */
     uint32_t kernel_count, index_max;
+    uint64_t digest; /* of kernels and fusions, with nodes by index */
 };
 
 /* ---- models of one node ---------------------------------------------------------------------- */
@@ -380,6 +381,17 @@ void kit_check_results(kit *k, const kit_model *model, const kit_data *data, con
                        const kit_array *got, double *inout_largest);
 /* All of it, once: compile to comparison. */
 bool kit_try(kit *k, const kit_model *model, const kit_data *data, double *inout_largest);
+
+/* A status that is not GANTRY_OK fails the rule. */
+bool kit_good(kit *k, const kit_model *m, gantry_status status, const gantry_error *err, const char *call);
+/* The models of a rule about programs; false and a skip when the provider takes none. */
+#define KIT_MODEL_MAX 3u
+bool kit_take_models(kit *k, kit_model **out_models, uint32_t *out_count);
+
+/* rules_blobs.c: rules of the group "programs". */
+void kit_check_blobs(kit *k);
+void kit_check_damaged_blobs(kit *k);
+void kit_check_blob_memory(kit *k);
 
 /* The verdict of the provider on the model's node. */
 gantry_status kit_judge(const kit_subject *subject, const kit_model *model, gantry_verdict *out_verdict);

@@ -1,13 +1,13 @@
 /* Rules about programs, with a few operators that the provider takes: many sizes at once, many threads,
- * timing, memory, blobs, stopping, broken constants. */
+ * timing, memory, stopping, broken constants. */
 #include "kit.h"
 
 #include <stdlib.h>
 
-#define MODEL_MAX 3u
+#define MODEL_MAX KIT_MODEL_MAX
 
 /* The models of a rule; false and a skip when the provider takes none. */
-static bool take_models(kit *k, kit_model **out_models, uint32_t *out_count)
+bool kit_take_models(kit *k, kit_model **out_models, uint32_t *out_count)
 {
     *out_count = 0;
     if (kit_subject_is_foreign(&k->subject)) {
@@ -21,7 +21,7 @@ static bool take_models(kit *k, kit_model **out_models, uint32_t *out_count)
     return *out_count > 0;
 }
 
-static bool good(kit *k, const kit_model *m, gantry_status status, const gantry_error *err, const char *call)
+bool kit_good(kit *k, const kit_model *m, gantry_status status, const gantry_error *err, const char *call)
 {
     char words[2200];
     if (status != GANTRY_OK)
@@ -42,7 +42,7 @@ static void run_and_compare(kit *k, kit_shaped *shaped, kit_call *call, const ki
     gantry_error err = GANTRY_ERROR_INIT;
     kit_array got[KIT_MAX_OPERANDS];
     double largest = 0;
-    if (good(k, shaped->program->model, kit_call_run(shaped, call, data, got, &err), &err, "run"))
+    if (kit_good(k, shaped->program->model, kit_call_run(shaped, call, data, got, &err), &err, "run"))
         kit_check_results(k, shaped->program->model, data, call, got, &largest);
     free_results(got);
 }
@@ -62,9 +62,9 @@ static bool open_one(kit *k, const kit_model *m, int64_t n, opened *out)
     *out = (opened){0};
     kit_doing(k, "compile, reshape and context_create of %s", m->row->op);
     return kit_data_make(m, n, 3, k->cpu, &out->data, &err) &&
-           good(k, m, kit_program_compile(&k->subject, m, &out->program, &err), &err, "compile") &&
-           good(k, m, kit_shaped_make(&out->program, &out->data, &out->shaped, &err), &err, "reshape") &&
-           good(k, m, kit_call_open(&out->shaped, &out->call, &err), &err, "context_create");
+           kit_good(k, m, kit_program_compile(&k->subject, m, &out->program, &err), &err, "compile") &&
+           kit_good(k, m, kit_shaped_make(&out->program, &out->data, &out->shaped, &err), &err, "reshape") &&
+           kit_good(k, m, kit_call_open(&out->shaped, &out->call, &err), &err, "context_create");
 }
 
 static void close_one(opened *o)
@@ -84,7 +84,7 @@ static void check_early_end(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++) {
             gantry_error err = GANTRY_ERROR_INIT;
             kit_program program;
@@ -93,12 +93,12 @@ static void check_early_end(kit *k)
             if (!kit_data_make(models[m], KIT_TYPICAL_N, 1, k->cpu, &data, &err))
                 continue;
             kit_doing(k, "compile of %s, and program_destroy at once", models[m]->row->op);
-            if (good(k, models[m], kit_program_compile(&k->subject, models[m], &program, &err), &err,
-                     "compile"))
+            if (kit_good(k, models[m], kit_program_compile(&k->subject, models[m], &program, &err), &err,
+                         "compile"))
                 kit_program_destroy(&program);
             kit_doing(k, "reshape of %s, and shaped_destroy at once", models[m]->row->op);
-            if (good(k, models[m], kit_program_compile(&k->subject, models[m], &program, &err), &err,
-                     "compile")) {
+            if (kit_good(k, models[m], kit_program_compile(&k->subject, models[m], &program, &err), &err,
+                         "compile")) {
                 kit_shaped_make(&program, &data, &shaped, &err);
                 kit_shaped_destroy(&shaped);
                 kit_program_destroy(&program);
@@ -119,7 +119,7 @@ static void run_sizes(kit *k, const kit_model *m)
     kit_call calls[SIZE_COUNT] = {{0}};
     kit_data data[SIZE_COUNT] = {{0}};
     bool open[SIZE_COUNT] = {false};
-    if (!good(k, m, kit_program_compile(&k->subject, m, &program, &err), &err, "compile"))
+    if (!kit_good(k, m, kit_program_compile(&k->subject, m, &program, &err), &err, "compile"))
         return;
     for (uint32_t s = 0; s < SIZE_COUNT; s++)
         open[s] = kit_data_make(m, m->n < 0 ? SIZES[s] : m->n, s + 1, k->cpu, &data[s], &err) &&
@@ -145,7 +145,7 @@ static void check_sizes(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++)
             run_sizes(k, models[m]);
     kit_models_free(count, models);
@@ -156,7 +156,7 @@ static void check_other_buffers(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++) {
             opened o;
             bool open = open_one(k, models[m], KIT_TYPICAL_N, &o);
@@ -209,7 +209,7 @@ static void *call_often(void *arg)
     if (!kit_data_make(m, c->shaped->data->n, c->seed, c->k->cpu, &data, &err))
         return NULL;
     lock(c->create);
-    bool open = good(c->k, m, kit_call_open(c->shaped, &call, &err), &err, "context_create");
+    bool open = kit_good(c->k, m, kit_call_open(c->shaped, &call, &err), &err, "context_create");
     unlock(c->create);
     for (int r = 0; open && r < RUNS && !kit_failed(c->k); r++) {
         lock(c->run);
@@ -250,7 +250,7 @@ static void check_threads(kit *k)
     gantry_concurrency class = k->subject.provider_info.concurrency;
     kit_model *models[MODEL_MAX];
     uint32_t count;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++) {
             opened o;
             if (open_one(k, models[m], 17, &o)) {
@@ -270,7 +270,7 @@ static void check_records(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count, kernels = 0;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++) {
             opened o;
             if (open_one(k, models[m], KIT_TYPICAL_N, &o))
@@ -332,7 +332,7 @@ static void check_timing(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count, events = 0;
-    if (take_models(k, models, &count))
+    if (kit_take_models(k, models, &count))
         for (uint32_t m = 0; m < count && !kit_failed(k); m++)
             time_one(k, models[m], &events);
     if (events == 0)
@@ -380,7 +380,7 @@ static void check_memory(kit *k)
         kit_skip(k, "it has none of memory, memory_classes and trim");
         return;
     }
-    if (take_models(k, models, &count) && open_one(k, models[0], KIT_TYPICAL_N, &o)) {
+    if (kit_take_models(k, models, &count) && open_one(k, models[0], KIT_TYPICAL_N, &o)) {
         if (table->memory) {
             kit_doing(k, "memory of a program");
             uint64_t bytes = table->memory(table->self, o.program.program);
@@ -403,57 +403,6 @@ static void check_memory(kit *k)
     kit_models_free(count, models);
 }
 
-/* ---- blobs ----------------------------------------------------------------------------------- */
-
-/* A damaged blob is refused; whoever takes it computes the right thing. */
-static void load_blob(kit *k, const kit_model *m, const void *data, size_t bytes, const char *what, bool must)
-{
-    gantry_error err = GANTRY_ERROR_INIT;
-    kit_program program;
-    kit_data sizes;
-    double largest = 0;
-    kit_doing(k, "blob_load of %s: %s", m->row->op, what);
-    gantry_status status = kit_program_load(&k->subject, m, data, bytes, &program, &err);
-    if (status != GANTRY_OK) {
-        if (must)
-            good(k, m, status, &err, "blob_load");
-        return;
-    }
-    if (kit_data_make(m, KIT_TYPICAL_N, 2, k->cpu, &sizes, &err)) {
-        kit_try_size(k, &program, &sizes, &largest);
-        kit_data_free(&sizes);
-    }
-    kit_program_destroy(&program);
-}
-
-static void check_blob(kit *k)
-{
-    gantry_provider *table = &k->subject.provider;
-    kit_model *models[MODEL_MAX];
-    uint32_t count;
-    opened o = {0};
-    if (!GANTRY_HAS(gantry_provider, table, blob_save)) {
-        kit_skip(k, "it has no blob_save and blob_load: programs are compiled in each process");
-        return;
-    }
-    if (take_models(k, models, &count) && open_one(k, models[0], KIT_TYPICAL_N, &o)) {
-        gantry_error err = GANTRY_ERROR_INIT;
-        void *data = NULL;
-        size_t bytes = 0;
-        kit_doing(k, "blob_save of %s", models[0]->row->op);
-        if (good(k, models[0], table->blob_save(table->self, o.program.program, &data, &bytes, &err), &err,
-                 "blob_save")) {
-            load_blob(k, models[0], data, bytes, "as it was saved", true);
-            load_blob(k, models[0], data, bytes / 2, "the first half of it", false);
-            load_blob(k, models[0], "not a blob", 10, "ten other bytes", false);
-            k->host.table.free(&k->host.table, data);
-            kit_pass(k, "%zu bytes; loaded again, and refused or survived when damaged", bytes);
-        }
-    }
-    close_one(&o);
-    kit_models_free(count, models);
-}
-
 /* ---- what goes wrong ------------------------------------------------------------------------- */
 
 static void check_stop(kit *k)
@@ -461,7 +410,7 @@ static void check_stop(kit *k)
     kit_model *models[MODEL_MAX];
     uint32_t count;
     opened o = {0};
-    if (take_models(k, models, &count) && open_one(k, models[0], KIT_TYPICAL_N, &o)) {
+    if (kit_take_models(k, models, &count) && open_one(k, models[0], KIT_TYPICAL_N, &o)) {
         gantry_error err = GANTRY_ERROR_INIT;
         kit_array got[KIT_MAX_OPERANDS];
         o.call.stopped = true;
@@ -469,7 +418,7 @@ static void check_stop(kit *k)
         gantry_status status = kit_call_run(&o.shaped, &o.call, &o.data, got, &err);
         free_results(got);
         if (status != GANTRY_OK && status != GANTRY_CANCELLED)
-            good(k, models[0], status, &err, "a run whose stop flag is set");
+            kit_good(k, models[0], status, &err, "a run whose stop flag is set");
         o.call.stopped = false;
         kit_doing(k, "a run after one that was stopped");
         run_and_compare(k, &o.shaped, &o.call, &o.data);
@@ -484,7 +433,7 @@ static void check_broken_constant(kit *k)
 {
     kit_model *models[MODEL_MAX];
     uint32_t count, broken = 0;
-    bool taken = take_models(k, models, &count);
+    bool taken = kit_take_models(k, models, &count);
     for (uint32_t m = 0; taken && m < count && !kit_failed(k); m++) {
         gantry_error err = GANTRY_ERROR_INIT;
         kit_program program;
@@ -528,7 +477,9 @@ void kit_group_programs(kit *k)
         {"records", check_records, NULL},
         {"timing", check_timing, NULL},
         {"memory report", check_memory, NULL},
-        {"blobs", check_blob, NULL},
+        {"blobs", kit_check_blobs, NULL},
+        {"damaged blobs", kit_check_damaged_blobs, NULL},
+        {"out of memory: blobs", kit_check_blob_memory, NULL},
         {"stop flag", check_stop, NULL},
         {"broken constant", check_broken_constant, NULL}};
     kit_run_rules(k, RULES, sizeof RULES / sizeof *RULES);
