@@ -188,28 +188,57 @@ static gantry_status format_slot(gt_plan_builder *b, uint32_t value, uint32_t pr
     return gt_plan_add_slot(b, slot, out_slot);
 }
 
+/* The slot of an input that another partition left in the format in which this one wants it, or GT_NO_SLOT.
+ */
+static uint32_t given_slot(const gt_plan_builder *b, uint32_t index, uint32_t k)
+{
+    uint32_t value = b->variant->placement->partitions[index].inputs[k];
+    return b->formatted && b->variant->programs[index].input_formats[k].tag &&
+                   gt_formats_is_given(b->variant, index, k)
+               ? b->formatted[value]
+               : GT_NO_SLOT;
+}
+
+/* Keeps the slot for those who read the format as it is. */
+static gantry_status keep_formatted(gt_plan_builder *b, uint32_t value, uint32_t slot)
+{
+    size_t count = (size_t)b->graph->values.count + 1;
+    if (!b->formatted) {
+        b->formatted = GT_NEW_ARRAY(b->allocator, uint32_t, count);
+        if (!b->formatted)
+            return gt_plan_no_memory(b);
+        memset(b->formatted, 0xff, count * sizeof *b->formatted);
+    }
+    b->formatted[value] = slot;
+    return GANTRY_OK;
+}
+
 /* What passes the host on its way from device to device leaves the first one as a whole, before the host
  * waits for any of it: the second one gets a value while the next leaves. */
-static gantry_status send_ahead(gt_plan_builder *b, const gt_partition *partition, uint32_t domain)
+static gantry_status send_ahead(gt_plan_builder *b, uint32_t index, uint32_t domain)
 {
+    const gt_partition *partition = &b->variant->placement->partitions[index];
     uint32_t slot;
     bool shapes_only;
     for (uint32_t k = 0; domain && b->session->domain_count > 2 && k < partition->input_count; k++) {
         GT_TRY(feeds_shapes_only(b, partition, partition->inputs[k], &shapes_only));
-        if (!shapes_only)
+        if (!shapes_only && given_slot(b, index, k) == GT_NO_SLOT)
             GT_TRY(gt_plan_source(b, partition->inputs[k], domain, &slot));
     }
     return GANTRY_OK;
 }
 
-/* The inputs in the provider's domain, in the default format. */
+/* The inputs in the provider's domain, in the default format but where they are given in the right one. */
 static gantry_status bring_inputs(gt_plan_builder *b, uint32_t index, uint32_t *slots)
 {
     const gt_partition *partition = &b->variant->placement->partitions[index];
     uint32_t domain = b->session->providers[partition->provider].domain;
-    GT_TRY(send_ahead(b, partition, domain));
+    GT_TRY(send_ahead(b, index, domain));
     for (uint32_t k = 0; k < partition->input_count; k++) {
         bool shapes_only;
+        slots[k] = given_slot(b, index, k);
+        if (slots[k] != GT_NO_SLOT)
+            continue;
         GT_TRY(feeds_shapes_only(b, partition, partition->inputs[k], &shapes_only));
         GT_TRY(shapes_only ? no_slot(b, partition->inputs[k], &slots[k])
                            : gt_plan_acquire(b, partition->inputs[k], domain, &slots[k]));
@@ -227,7 +256,8 @@ static gantry_status run_inputs(gt_plan_builder *b, uint32_t index, uint32_t *sl
     for (uint32_t k = 0; k < partition->input_count; k++) {
         uint32_t value = partition->inputs[k], source = slots[k];
         const gantry_format *format = &program->input_formats[k];
-        if (!format->tag || b->slots.data[source].kind == GT_SLOT_NONE)
+        if (!format->tag || b->slots.data[source].kind == GT_SLOT_NONE ||
+            given_slot(b, index, k) != GT_NO_SLOT)
             continue;
         gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
         GT_TRY(format_slot(b, value, partition->provider, domain, format, &slots[k]));
@@ -304,6 +334,9 @@ static gantry_status finish_output(gt_plan_builder *b, uint32_t index, uint32_t 
     uint32_t value = partition->outputs[k], target = GT_NO_SLOT, domain = b->slots.data[slot].domain;
     gantry_format plain = {b->graph->values.data[value]->dtype, 0, 0};
     if (format->tag) {
+        GT_TRY(keep_formatted(b, value, slot));
+        if (!gt_formats_needs_default(b->variant, index, k))
+            return GANTRY_OK;
         GT_TRY(gt_plan_output_slot(b, value, domain, &target));
         return convert(b, value, partition->provider, domain, *format, plain, slot, target);
     }
@@ -552,5 +585,6 @@ gantry_status gt_plan_build(gt_plan *plan, const void *const *bind_data, gantry_
     gt_vec_free(b.allocator, &b.steps);
     gt_free(b.allocator, b.where);
     gt_free(b.allocator, b.home);
+    gt_free(b.allocator, b.formatted);
     return status;
 }

@@ -57,6 +57,9 @@ typedef struct gt_plan_builder {
     GT_VEC(gt_step) steps;
     uint32_t *where; /* [value * domain_count + domain]: slot of the default format, or GT_NO_SLOT */
     uint32_t *home;  /* by value: the domain in which it was first, or GT_NONE */
+    /* By value: the slot in which a partition left it in a format that others of its domain read; NULL while
+     * there is none. */
+    uint32_t *formatted;
     /* Order. An actor's work is counted from 1; knows[a * actor_count + b]: work of b up to there is done
      * before whatever a does next. */
     uint32_t actor_count;

@@ -150,7 +150,8 @@ static void add_edge(const gt_report_scope *scope, const gt_report_part *part, u
     const gt_program *program = &part->variant->programs[partition];
     const gantry_format *format = input ? &program->input_formats[k] : &program->output_formats[k];
     const gantry_graph_view *view = &program->view.view;
-    if (!format->tag)
+    if (!format->tag || (input ? gt_formats_is_given(part->variant, partition, k)
+                               : !gt_formats_needs_default(part->variant, partition, k)))
         return;
     conversion c = {part,
                     partition,

@@ -30,6 +30,7 @@ typedef struct gt_program {
     gt_arena arena; /* of the view and the records */
     struct gantry_recorder records;
     gantry_format *input_formats, *output_formats;
+    gantry_edge_format *edges; /* what its provider named: inputs, then outputs */
     gt_cache_event cache;
     double compile_ns;
     uint64_t held_bytes;   /* what its provider said last that it holds: see gt_session_charge_program */
@@ -128,6 +129,12 @@ gantry_status gt_variant_refuse(gt_variant *variant, uint32_t partition, const g
 
 /* The index of the segment whose plan delivers a graph output: the one that makes it, else the last. */
 uint32_t gt_variant_output_segment(const gt_variant *variant, uint32_t output);
+
+/* Whether input k of a partition comes in the very format, not the default, in which another one in its
+ * domain leaves it: nobody converts then. And whether somebody reads output k, which has a format of its own,
+ * in the default one (variant_formats.c). */
+bool gt_formats_is_given(const gt_variant *variant, uint32_t partition, uint32_t k);
+bool gt_formats_needs_default(const gt_variant *variant, uint32_t partition, uint32_t k);
 
 /* The child for these branches, made and compiled when it is new. The caller holds the session's lock. */
 gantry_status gt_variant_choose(gt_variant *variant, const uint8_t *branches, gt_variant **out_child,

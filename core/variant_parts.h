@@ -32,4 +32,13 @@ gantry_status gt_variant_make_segments(gt_variant *variant, gantry_error *err);
 /* Finds the Ifs whose condition is an expression over what is known when the graph is entered. */
 gantry_status gt_variant_find_choices(gt_variant *variant, gantry_error *err);
 
+/* ---- variant_formats.c ----------------------------------------------------------------------- */
+
+/* What the provider of a partition prefers and requires at its edges, into slot->edges. */
+gantry_status gt_formats_ask(const gantry_provider *table, const char *provider, gt_program *slot,
+                             gantry_error *err);
+/* When all partitions were asked or are kept: the outputs of all that are new, then their inputs. */
+void gt_formats_settle_outputs(gt_variant *variant, uint32_t index);
+void gt_formats_settle_inputs(gt_variant *variant, uint32_t index);
+
 #endif

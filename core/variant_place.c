@@ -352,70 +352,8 @@ static gantry_status compile_control(gt_variant *variant, gt_program *slot, cons
     return GANTRY_OK;
 }
 
-/* Dense elements are of the value's own type, and another layout needs somebody who converts. */
-static gantry_status check_format(const gantry_provider *table, const char *provider,
-                                  const gantry_edge_format *edge, const gantry_value_view *value,
-                                  gantry_error *err)
-{
-    const gantry_format *format = &edge->preferred;
-    const char *wrong = !edge->required                                             ? NULL
-                        : format->dtype <= 0 || format->dtype >= GANTRY_DTYPE_COUNT ? "a type that is none"
-                        : !format->tag && format->dtype != value->dtype ? "the default layout in another type"
-                        : format->tag && !table->convert ? "a layout, and the provider has no convert"
-                                                         : NULL;
-    return wrong ? gt_provider_wrong(err, GANTRY_STAGE_COMPILE, provider, "formats",
-                                     "provider %s: formats requires %s for %.200s (type %d, tag %u)",
-                                     provider, wrong, value->name, (int)format->dtype, format->tag)
-                 : GANTRY_OK;
-}
-
-static gantry_status check_formats(const gantry_provider *table, const char *provider,
-                                   const gantry_graph_view *view, const gantry_edge_format *edges,
-                                   gantry_error *err)
-{
-    for (uint32_t k = 0; k < view->input_count; k++)
-        GT_TRY(check_format(table, provider, &edges[k], view->values[view->inputs[k]], err));
-    for (uint32_t k = 0; k < view->output_count; k++)
-        GT_TRY(check_format(table, provider, &edges[view->input_count + k], view->values[view->outputs[k]],
-                            err));
-    return GANTRY_OK;
-}
-
-static gantry_status agree_on_formats(const gantry_provider *table, const char *provider, gt_program *slot,
-                                      gantry_error *err)
-{
-    const gantry_graph_view *view = &slot->view.view;
-    gantry_edge_format *edges =
-        GT_ARENA_ARRAY(&slot->arena, gantry_edge_format, view->input_count + view->output_count);
-    slot->input_formats = GT_ARENA_ARRAY(&slot->arena, gantry_format, view->input_count);
-    slot->output_formats = GT_ARENA_ARRAY(&slot->arena, gantry_format, view->output_count);
-    if (!edges || !slot->input_formats || !slot->output_formats)
-        return gt_out_of_memory(err, GANTRY_STAGE_COMPILE);
-    for (uint32_t k = 0; k < view->input_count; k++)
-        edges[k].preferred.dtype = view->values[view->inputs[k]]->dtype;
-    for (uint32_t k = 0; k < view->output_count; k++)
-        edges[view->input_count + k].preferred.dtype = view->values[view->outputs[k]]->dtype;
-    gt_error_clear(err);
-    if (table->formats)
-        GT_TRY(gt_provider_answer(provider, "formats", GANTRY_STAGE_COMPILE,
-                                  table->formats(table->self, view, edges, edges + view->input_count), table,
-                                  err));
-    GT_TRY(check_formats(table, provider, view, edges, err));
-    /* A format that is only preferred needs the same tag at the other end; until two partitions of one domain
-     * meet there, the default is used. */
-    for (uint32_t k = 0; k < view->input_count; k++)
-        slot->input_formats[k] = edges[k].required
-                                     ? edges[k].preferred
-                                     : (gantry_format){view->values[view->inputs[k]]->dtype, 0, 0};
-    for (uint32_t k = 0; k < view->output_count; k++) {
-        const gantry_edge_format *edge = &edges[view->input_count + k];
-        slot->output_formats[k] =
-            edge->required ? edge->preferred : (gantry_format){view->values[view->outputs[k]]->dtype, 0, 0};
-    }
-    return GANTRY_OK;
-}
-
-static gantry_status compile_partition(gt_variant *variant, uint32_t index, gantry_error *err)
+/* The view of a partition, and what its provider says of its edges. */
+static gantry_status prepare_partition(gt_variant *variant, uint32_t index, gantry_error *err)
 {
     gantry_session *session = variant->session;
     const gt_partition *partition = &variant->placement->partitions[index];
@@ -427,9 +365,15 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
                          partition->outputs, &slot->view, err));
     if (partition->control)
         return compile_control(variant, slot, variant->graph->nodes.data[partition->nodes[0]], err);
-    gt_session_provider *provider = &session->providers[partition->provider];
-    const gantry_provider *table = provider->entry->table;
-    GT_TRY(agree_on_formats(table, provider->name, slot, err));
+    const gt_session_provider *provider = &session->providers[partition->provider];
+    return gt_formats_ask(provider->entry->table, provider->name, slot, err);
+}
+
+static gantry_status compile_partition(gt_variant *variant, uint32_t index, gantry_error *err)
+{
+    gantry_session *session = variant->session;
+    gt_program *slot = &variant->programs[index];
+    gt_session_provider *provider = &session->providers[variant->placement->partitions[index].provider];
     /* The provider may keep the view; slots move when a placement is made again, what is in their arena does
      * not. */
     const gantry_graph_view *view = gt_arena_copy(&slot->arena, &slot->view.view, sizeof *view);
@@ -449,7 +393,7 @@ static gantry_status compile_partition(gt_variant *variant, uint32_t index, gant
         provider->compile_ns += slot->compile_ns;
     status = gt_provider_answer(provider->name, "compile", GANTRY_STAGE_COMPILE, status, slot->program, err);
     if (status == GANTRY_OK)
-        gt_session_charge_program(session, table, slot);
+        gt_session_charge_program(session, provider->entry->table, slot);
     else
         slot->program = NULL; /* whatever a failed call left there is not ours to destroy */
     return status;
@@ -507,30 +451,47 @@ static gantry_status compile_controls(gt_variant *variant, bool *out_new, gantry
         if (!variant->placement->partitions[k].control || variant->programs[k].bodies[0])
             continue;
         *out_new = true;
-        GT_TRY(compile_partition(variant, k, err));
+        GT_TRY(prepare_partition(variant, k, err));
     }
     return GANTRY_OK;
+}
+
+static bool is_new(const gt_variant *variant, uint32_t index)
+{
+    return !variant->placement->partitions[index].control && !variant->programs[index].program;
+}
+
+/* What becomes of a failure: nodes for the next provider, where there is one. */
+static gantry_status pass_on(gt_variant *variant, uint32_t index, gantry_status status,
+                             const gantry_error *failure, bool *out_again, gantry_error *err)
+{
+    const gt_partition *partition = &variant->placement->partitions[index];
+    if (err && err->struct_bytes >= sizeof *err && failure->code)
+        *err = *failure;
+    if (status == GANTRY_RESOURCE || status == GANTRY_DATA || !gt_variant_has_alternative(variant, partition))
+        return status;
+    *out_again = true;
+    return refuse_partition(variant, partition, failure, err);
 }
 
 static gantry_status compile_placed(gt_variant *variant, bool *out_again, gantry_error *err)
 {
     gantry_error failure = GANTRY_ERROR_INIT;
+    uint32_t count = variant->placement->partition_count;
+    gantry_status status;
     *out_again = false;
-    for (uint32_t k = 0; k < variant->placement->partition_count; k++) {
-        const gt_partition *partition = &variant->placement->partitions[k];
-        if (partition->control || variant->programs[k].program)
-            continue;
-        gantry_status status = compile_partition(variant, k, &failure);
-        if (status == GANTRY_OK)
-            continue;
-        if (err && err->struct_bytes >= sizeof *err && failure.code)
-            *err = failure;
-        if (status == GANTRY_RESOURCE || status == GANTRY_DATA ||
-            !gt_variant_has_alternative(variant, partition))
-            return status;
-        *out_again = true;
-        return refuse_partition(variant, partition, &failure, err);
-    }
+    for (uint32_t k = 0; k < count; k++)
+        if (is_new(variant, k) && (status = prepare_partition(variant, k, &failure)) != GANTRY_OK)
+            return pass_on(variant, k, status, &failure, out_again, err);
+    for (uint32_t k = 0; k < count; k++)
+        if (is_new(variant, k))
+            gt_formats_settle_outputs(variant, k);
+    for (uint32_t k = 0; k < count; k++)
+        if (is_new(variant, k))
+            gt_formats_settle_inputs(variant, k);
+    for (uint32_t k = 0; k < count; k++)
+        if (is_new(variant, k) && (status = compile_partition(variant, k, &failure)) != GANTRY_OK)
+            return pass_on(variant, k, status, &failure, out_again, err);
     return GANTRY_OK;
 }
 

@@ -11,10 +11,12 @@ GANTRY_MANIFEST("hostile", "1.0", "", "nothing");
 struct gantry_program {
     const gantry_graph_view *graph;
     gantry_recorder *recorder;
+    uint32_t in_tag, out_tag;
 };
 
 struct gantry_shaped {
     gantry_recorder *of_compile;
+    uint32_t in_tag, out_tag;
     int64_t count;
     int nonzero;
     gantry_output_plan plan;
@@ -179,7 +181,7 @@ static gantry_status describe(void *self, gantry_provider_info *out_info)
 {
     *out_info = (gantry_provider_info){.struct_bytes = sizeof *out_info, .name = "hostile", .version = "1"};
     snprintf(out_info->domain, sizeof out_info->domain, "%s", ((state *)self)->device ? "hostile" : "host");
-    if (lies(self, "joins")) { /* the domain of another instance; no lie either */
+    if (strstr(((const state *)self)->lie, "joins")) { /* the domain of another instance; no lie either */
         snprintf(out_info->name, sizeof out_info->name, "joiner");
         snprintf(out_info->domain, sizeof out_info->domain, "hostile");
     }
@@ -239,13 +241,13 @@ static gantry_status formats(void *self, const gantry_graph_view *partition, gan
                              gantry_edge_format *outputs)
 {
     gantry_edge_format *edge = partition->input_count ? &inputs[0] : &outputs[0];
-    edge->required = 1;
+    int required = edge->required = !strstr(((const state *)self)->lie, "prefers");
     if (lies(self, "format_alone") || lies(self, "format_huge"))
         edge->preferred.tag = 7;
     for (uint32_t k = 0; has_layout(self) && k < partition->input_count; k++)
-        inputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, 1};
+        inputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, required};
     for (uint32_t k = 0; has_layout(self) && k < partition->output_count; k++)
-        outputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, 1};
+        outputs[k] = (gantry_edge_format){{GANTRY_FLOAT32, 7, 0}, required};
     if (lies(self, "format_dtype"))
         edge->preferred.dtype = (gantry_dtype)99;
     if (lies(self, "format_half"))
@@ -323,7 +325,9 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
         return GANTRY_CANCELLED;
     *out_program = lies(self, "compile_null") ? NULL : malloc(sizeof **out_program);
     if (*out_program)
-        **out_program = (gantry_program){args->graph, args->recorder};
+        **out_program = (gantry_program){args->graph, args->recorder,
+                                         args->graph->input_count ? args->input_formats[0].tag : 0,
+                                         args->graph->output_count ? args->output_formats[0].tag : 0};
     return GANTRY_OK;
 }
 
@@ -384,6 +388,8 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
     gantry_shaped *shaped = calloc(1, sizeof *shaped);
     shaped->count = elements(x);
     shaped->of_compile = program->recorder;
+    shaped->in_tag = program->in_tag;
+    shaped->out_tag = program->out_tag;
     shaped->nonzero = strcmp(node->op, "NonZero") == 0;
     shaped->plan = output_plan(self, shaped->count);
     out_info->output_plans = &shaped->plan;
@@ -466,10 +472,10 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
         return GANTRY_OK;
     }
     float *y = (float *)(void *)at(args->outputs[0]);
-    x += has_layout(self) ? 16 : 0;
-    y += has_layout(self) ? 16 : 0;
+    x += shaped->in_tag ? 16 : 0;
+    y += shaped->out_tag ? 16 : 0;
     for (int64_t k = 0; k < shaped->count; k++)
-        y[k] = -x[k];
+        y[!shaped->in_tag == !shaped->out_tag ? k : shaped->count - 1 - k] = -x[k];
     return GANTRY_OK;
 }
 
@@ -588,7 +594,7 @@ static void fill_domain(state *s)
 static void plugin_close(void *self)
 {
     const gantry_host *host = ((state *)self)->host;
-    host->log(host, 2, lies(self, "joins") ? "joiner closes" : "hostile closes");
+    host->log(host, 2, strstr(((state *)self)->lie, "joins") ? "joiner closes" : "hostile closes");
     free(self);
 }
 

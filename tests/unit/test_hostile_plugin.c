@@ -447,9 +447,21 @@ static void note_line(void *user, int level, const char *text)
     snprintf((char *)user + used, 200 - used, "%s;", text);
 }
 
-/* y = -(-x), the first on one provider, the second on the other. */
-static void run_both(small_session *s)
+/* Values of boundaries that are of the type layout, in order. */
+static void list_layouts(json_t *document, char *out_names, size_t bytes)
 {
+    size_t k, used = 0;
+    json_t *row;
+    *out_names = 0;
+    json_array_foreach(json_object_get(document, "boundaries"), k,
+                       row) if (strcmp(string(row, "type"), "layout") == 0) used +=
+        (size_t)snprintf(out_names + used, bytes - used, "%s ", string(row, "tensor"));
+}
+
+/* y = -(-x), the first on one provider, the second on the other. layouts: the values that are converted. */
+static void run_both(small_session *s, const char *layouts)
+{
+    char names[64];
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     wire g = small_graph("both");
     wire_message(&g, GRAPH_NODE, onnx_node("Neg", "neg1", "x", "t"));
@@ -467,6 +479,8 @@ static void run_both(small_session *s)
     cr_assert_str_eq(string(row_of(document, "nodes", "name", "neg1"), "provider"), "hostile");
     cr_assert_str_eq(string(row_of(document, "nodes", "name", "neg2"), "provider"), "joiner");
     cr_assert_eq(number(document, "totals.boundaries.device"), 2, "what is between them stays where it is");
+    list_layouts(document, names, sizeof names);
+    cr_assert_str_eq(names, layouts);
     json_decref(document);
     gantry_run_destroy(&s->run);
     gantry_report_destroy(&s->report);
@@ -491,7 +505,7 @@ Test(hostile_plugin, a_library_may_join_the_domain_of_another)
     *said = 0;
     cr_assert_eq(load(&s, "device "), GANTRY_OK, "%s", s.err.message);
     cr_assert_eq(load(&s, "joins"), GANTRY_OK, "%s", s.err.message);
-    run_both(&s);
+    run_both(&s, "");
     cr_assert_eq(gantry_runtime_unload_provider(s.runtime, "hostile", &s.err), GANTRY_INVALID_ARGUMENT);
     cr_assert(strstr(s.err.message, "the provider \"joiner\" of another library computes in the domain"),
               "%s", s.err.message);
@@ -502,7 +516,30 @@ Test(hostile_plugin, a_library_may_join_the_domain_of_another)
     *said = 0;
     cr_assert_eq(load(&s, "device "), GANTRY_OK, "%s", s.err.message);
     cr_assert_eq(load(&s, "joins"), GANTRY_OK, "%s", s.err.message);
-    run_both(&s);
+    run_both(&s, "");
     cr_assert_eq(gantry_runtime_destroy(&s.runtime, &s.err), GANTRY_OK, "%s", s.err.message);
     cr_assert_str_eq(said, "joiner closes;hostile closes;", "the last one opened is the first to close");
+}
+
+/* A format that both ends name is nobody's to convert; one that is only preferred is taken where the other
+ * end names it, and nowhere else. */
+Test(hostile_plugin, a_format_that_both_ends_name_is_not_converted)
+{
+    static const char *const CASES[][3] = {
+        {"device format_own", "format_own_joins", "x y "},
+        {"device format_own", "format_own_joins_prefers", "x "},
+        {"device format_own_prefers", "format_own_joins", "y "},
+        {"device format_own_prefers", "format_own_joins_prefers", ""},
+        {"device format_own", "joins", "x t "},
+        {"device format_own_prefers", "joins", ""},
+        {"device ", "format_own_joins", "t y "},
+    };
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        small_session s = {.err = GANTRY_ERROR_INIT};
+        cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+        cr_assert_eq(load(&s, CASES[k][0]), GANTRY_OK, "%s", s.err.message);
+        cr_assert_eq(load(&s, CASES[k][1]), GANTRY_OK, "%s", s.err.message);
+        run_both(&s, CASES[k][2]);
+        cr_assert_eq(gantry_runtime_destroy(&s.runtime, &s.err), GANTRY_OK, "%s", s.err.message);
+    }
 }
