@@ -56,6 +56,21 @@ static void print_cache(const json_t *row, gt_text *text)
     gt_print_wrapped(text, "              ", "                  ", line);
 }
 
+static void print_cache_total(const json_t *rows, gt_text *text)
+{
+    size_t k, hits = 0, others = 0;
+    json_t *row;
+    json_array_foreach(rows, k, row)
+    {
+        const json_t *cache = json_object_get(row, "cache");
+        bool hit = strcmp(gt_report_text_at(cache, "state"), "hit") == 0;
+        hits += hit;
+        others += json_is_object(cache) && !hit;
+    }
+    if (hits + others)
+        gt_text_printf(text, "  cache of programs: %zu loaded, %zu compiled\n", hits, others);
+}
+
 static void print_partitions(const json_t *document, gt_text *text)
 {
     size_t k;
@@ -91,6 +106,7 @@ static void print_partitions(const json_t *document, gt_text *text)
         print_cache(row, text);
     }
     say_rest(json_array_size(rows), "partitions", text);
+    print_cache_total(rows, text);
 }
 
 /* ---- boundaries ------------------------------------------------------------------------------ */

@@ -17,6 +17,7 @@ typedef struct option_row {
 #define AT(field) offsetof(cli_args, field)
 static const option_row OPTIONS[] = {
     {"providers", TEXT, AT(providers), 0},
+    {"cache", TEXT, AT(cache), 0},
     {"outputs", TEXT, AT(outputs), 0},
     {"check", TEXT, AT(check), 0},
     {"format", TEXT, AT(format), 0},

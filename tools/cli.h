@@ -23,7 +23,7 @@ enum {
 /* Arguments of the commands that load a model. Texts point into argv. */
 typedef struct cli_args {
     const char *model;
-    const char *providers, *outputs, *check, *format, *threads, *seconds, *seed;
+    const char *providers, *cache, *outputs, *check, *format, *threads, *seconds, *seed;
     const char *output, *external_data, *growth_limit;
     const char *plugins[CLI_MAX_REPEATS], *options[CLI_MAX_REPEATS], *inputs[CLI_MAX_REPEATS],
         *images[CLI_MAX_REPEATS], *dims[CLI_MAX_REPEATS], *shapes[CLI_MAX_REPEATS],

@@ -132,9 +132,10 @@ static int bench(const cli_args *args, cli_session *session, void **memory)
 int cli_bench(int argc, char **argv)
 {
     cli_args args;
-    if (!cli_parse(argc, argv,
-                   "|MODEL|providers|plugin|threads|option|inputs|image|random|dim|seconds|outputs|json|",
-                   &args))
+    if (!cli_parse(
+            argc, argv,
+            "|MODEL|providers|plugin|cache|threads|option|inputs|image|random|dim|seconds|outputs|json|",
+            &args))
         return CLI_USAGE;
     cli_session session = {0};
     void *memory[4096] = {0};

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SESSION_ARGS "|MODEL|providers|plugin|threads|option|inputs|image|random|dim|"
+#define SESSION_ARGS "|MODEL|providers|plugin|cache|threads|option|inputs|image|random|dim|"
 
 static int execute(const cli_args *args, cli_session *session)
 {

@@ -83,6 +83,10 @@ int cli_open_runtime(const cli_args *args, gantry_runtime **out_runtime)
     gantry_error err = GANTRY_ERROR_INIT;
     if (gantry_runtime_create(NULL, out_runtime, &err) != GANTRY_OK)
         return cli_fail("the runtime can't be created", &err);
+    if (args->cache && gantry_runtime_set(*out_runtime, "cache", args->cache, &err) != GANTRY_OK) {
+        fprintf(stderr, "gantry: --%s\n", err.message);
+        return CLI_USAGE;
+    }
     int code = CLI_OK;
     for (int k = 0; k < args->plugin_count; k++)
         if (load_named(args->plugins[k], *out_runtime) != CLI_OK)

@@ -8,6 +8,7 @@
 #define SESSION_OPTIONS                                                                                      \
     "  --providers A,B     providers in priority order (default cpu)\n"                                      \
     "  --plugin LIB[=CFG]  load a provider library, a file or a name; may be given several times\n"          \
+    "  --cache DIR         folder for programs and kernels that outlive the process; made when it is new\n"  \
     "  --threads N         worker threads (default: the CPUs this process may use)\n"                        \
     "  --option KEY=VALUE  any session option of gantry.h; may be given several times\n"
 #define INPUT_OPTIONS                                                                                        \

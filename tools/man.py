@@ -93,7 +93,7 @@ def page(program):
     out += [".SH EXIT STATUS"] + exit_codes(general)
     out += [".SH ENVIRONMENT", *entry("GANTRY_PROVIDER_PATH", "folders, colon-separated, where the library libgantry_NAME.so of a provider NAME is looked "
                                       "for before the installed ones"),
-            *entry("GANTRY_CACHE", "folder for files that outlive the process, such as compiled kernels; none when it is not set")]
+            *entry("GANTRY_CACHE", "folder for files that outlive the process, such as compiled programs and kernels, unless --cache names another; none when it is not set")]
     out += [".SH FILES", *entry("PREFIX/lib/gantry/libgantry_NAME.so", "the provider NAME, found when --providers or --plugin names it"),
             ".SH SEE ALSO", "The headers \\fIgantry/gantry.h\\fR (session API) and \\fIgantry/provider.h\\fR (to write a provider)."]
     return "\n".join(line for line in out if line) + "\n"

@@ -75,6 +75,23 @@ Test(cli, plugins_by_name, .init = write_model, .fini = remove_model)
               "--random 1 --dim 'a[0]=3' --dim 'b[0]=3' --providers absent,cpu");
 }
 
+/* The second process loads what the first one compiled. */
+Test(cli, programs_from_a_cache, .init = write_model, .fini = remove_model)
+{
+    char folder[] = "/tmp/gantry-cli-cache-XXXXXX", command[80];
+    cr_assert_not_null(mkdtemp(folder));
+    setenv("GANTRY_PROVIDER_PATH", GANTRY_BUILD_FOLDER "/tests", 1);
+    for (int k = 0; k < 2; k++)
+        check(0, k ? "cache: hit, " : "cache: miss, nothing is kept for these nodes",
+              "explain %s --providers dev,cpu --option plan=priority --cache %s --plugin 'fake={\"devices\": "
+              "[{\"name\": \"dev\", \"blobs\": true, \"ops\": {\"Add\": [\"float32\"]}}]}' "
+              "| grep -A 99 Partitions",
+              model_path, folder);
+    CHECK_RUN(2, "--cache=/nowhere/at/all: the folder cannot be made", "--cache /nowhere/at/all --random 1");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
 /* A library that cannot be used ends a run; what looks goes on, and says so in its exit code. */
 Test(cli, plugins_that_fail, .init = write_model, .fini = remove_model)
 {

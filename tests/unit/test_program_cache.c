@@ -209,6 +209,7 @@ Test(program_cache, a_hit_lists_its_key_and_its_file)
     gantry_report *report = NULL;
     cr_assert_eq(gantry_session_report(s.session, NULL, &report, &s.err), GANTRY_OK);
     cr_assert(strstr(text_of(report), "cache: hit, "), "%s", text_of(report));
+    cr_assert(strstr(text_of(report), "cache of programs: 1 loaded, 0 compiled"), "%s", text_of(report));
     gantry_report_destroy(&report);
     json_decref(document);
     small_close(&s);
