@@ -137,9 +137,9 @@ void opencl_program_table(opencl_device *device);
 void opencl_shape_table(opencl_device *device);
 void opencl_run_table(opencl_device *device);
 void opencl_options_table(opencl_device *device);
-/* Whether a session set the option to "on". *err: it set it to neither "on" nor "off". */
+/* *inout_on stays as it is where the session does not set the option. *err: it is neither "on" nor "off". */
 gantry_status opencl_option_switch(const opencl_device *device, const void *session_options, const char *key,
-                                   bool *out_on, gantry_error *err);
+                                   bool *inout_on, gantry_error *err);
 /* Whether the option "exclude" of a session names the operator. */
 bool opencl_option_excludes(const opencl_device *device, const void *session_options, const char *op);
 gantry_status opencl_judge(void *self, const gantry_graph_view *graph, const uint32_t *nodes, uint32_t count,

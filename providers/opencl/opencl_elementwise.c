@@ -8,7 +8,7 @@
 
 /* What expressions use. Integer division traps on some devices: a zero divisor gives 0, and the one quotient
  * that does not fit wraps. Floats out of an integer's range are clamped to 32 or 64 bits, NaN is 0. */
-static const char macros[] =
+const char opencl_elementwise_macros[] =
     "#define SOFTPLUS(x) ((x > 0 ? x : 0) + log1p(exp(-fabs(x))))\n"
     "#define BETWEEN(x, low, high) ((x) < low ? low : (x) > high ? high : (x))\n"
     "#define INT(x) ((x) != (x) ? 0 : (x) >= 2147483648.0f ? INT_MAX : (x) <= -2147483648.0f ? INT_MIN : "
@@ -51,13 +51,21 @@ static const struct {
                "}\n"},
 };
 
-/* W is unsigned and as wide as T0: it wraps. */
-static void write_functions(const opencl_operand *first, const char *expression, opencl_text *text)
+void opencl_elementwise_functions(gantry_dtype first, const char *expression, opencl_text *text)
 {
-    opencl_text_add(text, "#define W %s\n", opencl_size_name(opencl_dtype_bytes(first->dtype)));
+    opencl_text_add(text, "#define W %s\n", opencl_size_name(opencl_dtype_bytes(first)));
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++)
         if (strstr(expression, functions[k].call))
             opencl_text_add(text, "%s", functions[k].text);
+}
+
+void opencl_elementwise_rename(uint32_t index, opencl_text *text)
+{
+    for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
+        int length = (int)strlen(functions[k].call) - 1;
+        opencl_text_add(text, "#undef %.*s\n#define %.*s %.*s_%u\n", length, functions[k].call, length,
+                        functions[k].call, length, functions[k].call, index);
+    }
 }
 
 static void write_types(const opencl_node *node, const uint32_t *inputs, uint32_t count, opencl_text *text)
@@ -69,14 +77,14 @@ static void write_types(const opencl_node *node, const uint32_t *inputs, uint32_
         opencl_define_type(types, sizeof types, name, node->inputs[inputs[k]].dtype);
     }
     opencl_define_type(types, sizeof types, "U", opencl_output(node, 0)->dtype);
-    opencl_text_add(text, "%s%s", types, macros);
+    opencl_text_add(text, "%s%s", types, opencl_elementwise_macros);
 }
 
 static void write_kernel(const opencl_node *node, const uint32_t *inputs, uint32_t count,
                          const opencl_walk *walk, const char *expression, opencl_text *text)
 {
     write_types(node, inputs, count, text);
-    write_functions(&node->inputs[0], expression, text);
+    opencl_elementwise_functions(node->inputs[0].dtype, expression, text);
     opencl_text_add(text, "__kernel void elementwise(");
     for (uint32_t k = 0; k < count; k++)
         opencl_text_add(text, "__global const T%u *x%u, ulong o%u, ", k, k, k);
@@ -112,15 +120,34 @@ void opencl_elementwise_walk_add(opencl_build *build, const opencl_node *node, c
                            (double)walk->count);
 }
 
+static void note_step(opencl_step *step, const opencl_node *node, const uint32_t *inputs, uint32_t count,
+                      const char *expression, float p, float q)
+{
+    step->operand_count = count;
+    for (uint32_t k = 0; k < count; k++)
+        step->operands[k] = node->inputs[inputs[k]];
+    step->output = *opencl_output(node, 0);
+    snprintf(step->expression, sizeof step->expression, "%s", expression);
+    step->p = p;
+    step->q = q;
+}
+
 void opencl_elementwise_add(opencl_build *build, const opencl_node *node, const uint32_t *inputs,
                             uint32_t count, const char *expression, float p, float q)
 {
     const opencl_operand *y = opencl_output(node, 0);
     opencl_walk walk;
+    if (build->step) {
+        note_step(build->step, node, inputs, count, expression, p, q);
+        return;
+    }
     opencl_walk_begin(&walk, y->rank, y->dims);
     for (uint32_t k = 0; k < count; k++)
         opencl_walk_broadcast(&walk, &node->inputs[inputs[k]]);
     opencl_elementwise_walk_add(build, node, inputs, count, &walk, expression, p, q);
+    opencl_launch *launch = opencl_launch_last(build);
+    for (uint32_t k = 0; launch && k < count; k++)
+        launch->in_place |= opencl_in_place(&node->inputs[inputs[k]], y) << k;
 }
 
 /* ---- operators that are an expression -------------------------------------------------------- */
@@ -428,3 +455,15 @@ static const opencl_op ops[] = {
 };
 
 const opencl_op_table opencl_elementwise_ops = {ops, sizeof ops / sizeof *ops};
+
+bool opencl_is_expression(const gantry_graph_view *graph, const gantry_node_view *node)
+{
+    const opencl_op *op = opencl_op_find(node);
+    const gantry_value_view *x = gantry_node_input(graph, node, 0), *y = gantry_node_output(graph, node, 0);
+    bool found = op >= ops && op < ops + sizeof ops / sizeof *ops;
+    if (!found || !x || !y || node->output_count != 1 || node->input_count > OPENCL_MAX_STEP_OPERANDS)
+        return false;
+    bool is_view = op->prepare == prepare_cast ? x->dtype == y->dtype
+                                               : op->prepare == prepare_variadic && node->input_count == 1;
+    return !is_view;
+}

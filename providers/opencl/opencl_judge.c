@@ -16,6 +16,8 @@ static bool judge_node(const opencl_device *device, const gantry_graph_view *gra
         return false;
     opencl_work work;
     opencl_node_work(&node, &work);
+    if (opencl_is_expression(graph, view))
+        opencl_chain_spare(graph, view, &work);
     *inout_ns += opencl_work_ns(device, &work);
     return true;
 }

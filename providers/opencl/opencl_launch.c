@@ -91,6 +91,13 @@ opencl_launch *opencl_launch_add(opencl_build *build, const char *defines, const
     return launch;
 }
 
+opencl_launch *opencl_launch_last(opencl_build *build)
+{
+    gantry_shaped *shaped = build->shaped;
+    bool there = build->status == GANTRY_OK && shaped->launch_count;
+    return there ? &shaped->launches[shaped->launch_count - 1] : NULL;
+}
+
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 static opencl_argument *new_argument(opencl_launch *launch, opencl_argument_kind kind)

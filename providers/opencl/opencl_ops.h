@@ -203,6 +203,11 @@ bool opencl_node_fill(const opencl_device *device, const gantry_graph_view *grap
                       opencl_node *out_node, gantry_verdict *verdict);
 /* All that speaks against the node at these dims. */
 bool opencl_node_takes(const opencl_node *node, gantry_verdict *verdict);
+/* Whether the node is elementwise with few operands: part of a chain where its neighbours are, too. */
+bool opencl_is_expression(const gantry_graph_view *graph, const gantry_node_view *node);
+/* Takes from *inout_work what a chain spares: values between its operators are neither written nor read. */
+void opencl_chain_spare(const gantry_graph_view *graph, const gantry_node_view *node,
+                        opencl_work *inout_work);
 /* At the node's dims; unknown extents count as 1. */
 void opencl_node_work(const opencl_node *node, opencl_work *out_work);
 double opencl_work_ns(const opencl_device *device, const opencl_work *work);

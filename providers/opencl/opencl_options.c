@@ -4,6 +4,8 @@
 static const gantry_option_info options[] = {
     {sizeof(gantry_option_info), "fast_math", "off", GANTRY_OPTION_DEFAULT,
      "kernels built with -cl-fast-relaxed-math, which may be less exact and ignore NaN: on, off"},
+    {sizeof(gantry_option_info), "fuse", "on", GANTRY_OPTION_DEFAULT,
+     "chains of elementwise operators run as one kernel, with the same results: on, off"},
     {sizeof(gantry_option_info), "exclude", "", GANTRY_OPTION_DEFAULT,
      "operators to leave to other providers, comma-separated"},
 };
@@ -16,11 +18,12 @@ static const char *find_option(const opencl_device *device, const void *session_
 }
 
 gantry_status opencl_option_switch(const opencl_device *device, const void *session_options, const char *key,
-                                   bool *out_on, gantry_error *err)
+                                   bool *inout_on, gantry_error *err)
 {
     const char *value = find_option(device, session_options, key);
-    *out_on = value && strcmp(value, "on") == 0;
-    if (!value || *out_on || strcmp(value, "off") == 0)
+    if (value)
+        *inout_on = strcmp(value, "on") == 0;
+    if (!value || *inout_on || strcmp(value, "off") == 0)
         return GANTRY_OK;
     return opencl_fail(err, GANTRY_INVALID_ARGUMENT, GANTRY_STAGE_COMPILE,
                        "option opencl.%s: \"%.100s\" is not a value it takes; it takes off, on", key, value);

@@ -192,7 +192,7 @@ static void build_node(opencl_build *build, const gantry_program *program, const
         return;
     node.final = true;
     if (opencl_node_takes(&node, &verdict))
-        node.op->prepare(build, &node);
+        opencl_chain_prepare(build, &node);
     if (typical && build->status == GANTRY_UNSUPPORTED)
         build->status = GANTRY_OK;
 }
@@ -205,11 +205,14 @@ static gantry_status build_kernels(gantry_program *program, gantry_recorder *rec
     const gantry_graph_view *graph = program->graph;
     opencl_build build = {.device = program->device, .err = err};
     build.status = opencl_shaped_new(program, &build.shaped, err);
+    if (build.status == GANTRY_OK)
+        opencl_chains_plan(&build, NULL, NULL);
     for (uint32_t n = 0; n < graph->node_count && build.status == GANTRY_OK; n++) {
         build.node = n;
         build_node(&build, program, graph->nodes[n]);
     }
     opencl_record_builds(program->device, recorder, &build.counts);
+    opencl_chains_free(&build);
     opencl_shaped_free(build.shaped);
     return build.status;
 }
@@ -229,6 +232,9 @@ static gantry_status compile(void *self, const gantry_compile_args *args, gantry
     gantry_status status =
         opencl_option_switch(self, args->session_options, "fast_math", &program->is_fast, err);
     program->is_fast = program->is_fast && !args->exact;
+    program->fuses = true;
+    if (status == GANTRY_OK)
+        status = opencl_option_switch(self, args->session_options, "fuse", &program->fuses, err);
     if (status == GANTRY_OK)
         status =
             program->constants ? take_constants(program, args->constants, err) : opencl_out_of_memory(err);

@@ -19,6 +19,8 @@ void opencl_shaped_free(gantry_shaped *shaped)
     opencl_free(device, shaped->launches);
     opencl_free(device, shaped->arguments);
     opencl_free(device, shaped->data);
+    opencl_free(device, shaped->run_at);
+    opencl_free(device, shaped->chained);
     opencl_free(device, shaped->output_plans);
     opencl_free(device, shaped);
 }
@@ -33,7 +35,9 @@ gantry_status opencl_shaped_new(gantry_program *program, gantry_shaped **out_sha
     shaped->program = program;
     shaped->places = opencl_alloc(program->device, graph->value_count, sizeof *shaped->places);
     shaped->output_plans = opencl_alloc(program->device, graph->output_count, sizeof *shaped->output_plans);
-    if (!shaped->places || !shaped->output_plans) {
+    shaped->run_at = opencl_alloc(program->device, graph->node_count, sizeof *shaped->run_at);
+    shaped->chained = opencl_alloc(program->device, graph->node_count, sizeof *shaped->chained);
+    if (!shaped->places || !shaped->output_plans || !shaped->run_at || !shaped->chained) {
         opencl_shaped_free(shaped);
         return opencl_out_of_memory(err);
     }
@@ -42,6 +46,8 @@ gantry_status opencl_shaped_new(gantry_program *program, gantry_shaped **out_sha
         shaped->output_plans[k] = (gantry_output_plan){-1, 0, -1};
     for (uint32_t v = 0; v < graph->value_count; v++)
         shaped->places[v].view_of = GANTRY_NO_ID;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        shaped->run_at[n] = n;
     *out_shaped = shaped;
     return GANTRY_OK;
 }
@@ -130,26 +136,33 @@ static gantry_status place_values(gantry_shaped *shaped, const gantry_reshape_ar
 
 /* ---- the workspace --------------------------------------------------------------------------- */
 
-/* From the node that makes a value, or the first view of it, to its last reader. Scratch knows already. */
+static void keep_until(opencl_place *place, uint32_t node)
+{
+    if (place->last < node)
+        place->last = node;
+}
+
+/* From the node that makes a value, or the first view of it, to its last reader. Scratch knows already; what
+ * lies inside of a chain lies nowhere. */
 static void measure_lifetimes(gantry_shaped *shaped)
 {
     const gantry_graph_view *graph = shaped->program->graph;
     for (uint32_t n = 0; n < graph->node_count; n++) {
+        uint32_t at = shaped->run_at[n];
         for (uint32_t k = 0; k < graph->nodes[n]->output_count; k++) {
             uint32_t value = graph->nodes[n]->outputs[k];
-            if (value == GANTRY_NO_ID)
+            if (value == GANTRY_NO_ID || at != n)
                 continue;
             uint32_t root = opencl_place_root(shaped, value, NULL);
             if (root == value) {
                 shaped->places[root].first = n;
                 shaped->places[root].made = true;
             }
-            if (shaped->places[root].last < n)
-                shaped->places[root].last = n;
+            keep_until(&shaped->places[root], n);
         }
         for (uint32_t k = 0; k < graph->nodes[n]->input_count; k++)
             if (graph->nodes[n]->inputs[k] != GANTRY_NO_ID)
-                shaped->places[opencl_place_root(shaped, graph->nodes[n]->inputs[k], NULL)].last = n;
+                keep_until(&shaped->places[opencl_place_root(shaped, graph->nodes[n]->inputs[k], NULL)], at);
     }
 }
 
@@ -231,7 +244,7 @@ static gantry_status prepare_nodes(opencl_build *build, const gantry_reshape_arg
         if (!taken)
             refuse_node(graph->nodes[n], &verdict, out_info);
         else if (out_info->refused_count == 0)
-            node.op->prepare(build, &node);
+            opencl_chain_prepare(build, &node);
     }
     if (build->status != GANTRY_OK || out_info->refused_count == 0)
         return build->status;
@@ -256,16 +269,23 @@ static void record_launch(const gantry_shaped *shaped, uint32_t index, gantry_re
     const gantry_node_view *node = graph->nodes[launch->node];
     const gantry_value_view *in = gantry_node_input(graph, node, 0),
                             *out = gantry_node_output(graph, node, 0);
-    char name[64];
+    char name[64], op[160] = "";
+    uint32_t ids[OPENCL_MAX_STEPS] = {node->id}, count = launch->chain_count ? launch->chain_count : 1;
+    size_t used = 0;
+    for (uint32_t k = 0; k < launch->chain_count; k++) {
+        const gantry_node_view *part = graph->nodes[shaped->chained[launch->chain_begin + k]];
+        ids[k] = part->id;
+        used += (size_t)snprintf(op + used, sizeof op - used, "%s%.11s", k ? "+" : "", part->op);
+    }
     snprintf(name, sizeof name, "opencl:%s", launch->variant);
     gantry_kernel_record record = {.struct_bytes = sizeof record,
                                    .index = index,
-                                   .op = node->op,
+                                   .op = launch->chain_count ? op : node->op,
                                    .name = name,
                                    .isa = shaped->program->device->device_name,
                                    .layout = "plain",
-                                   .node_count = 1,
-                                   .node_ids = &node->id,
+                                   .node_count = count,
+                                   .node_ids = ids,
                                    .precision_in = in ? in->dtype : GANTRY_UNDEFINED,
                                    .precision_out = out ? out->dtype : GANTRY_UNDEFINED,
                                    .accumulate = accumulates_in(in),
@@ -291,10 +311,17 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
         return status;
     opencl_build build = {.device = self, .shaped = shaped, .err = err};
     status = place_values(shaped, args, err);
+    if (status == GANTRY_OK) {
+        opencl_chains_plan(&build, args->shapes, args->recorder);
+        status = build.status;
+    }
     if (status == GANTRY_OK)
         status = prepare_nodes(&build, args, out_info);
+    opencl_chains_free(&build);
     if (status == GANTRY_OK)
         status = plan_workspace(shaped, err);
+    if (status == GANTRY_OK)
+        opencl_plan_overwrites(shaped);
     if (status != GANTRY_OK) {
         opencl_shaped_free(shaped);
         return status;

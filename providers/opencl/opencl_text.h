@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 typedef struct opencl_text {
-    char data[6144];
+    char data[24576]; /* the longest chain of operators fits */
     size_t used;
     bool overflow;
 } opencl_text;
