@@ -275,6 +275,66 @@ Test(program_cache, constants_that_sessions_share)
     small_close(&s);
 }
 
+/* Bodies and what they read are part of the partition when the device takes the loop whole. */
+Test(program_cache, a_loop_that_is_taken_whole)
+{
+    static float start[4] = {1, 2, 3, 4};
+    static int64_t trips = 3;
+    static const char config[] =
+        "{\"devices\": [{\"name\": \"dev\", \"blobs\": true, \"ops\": {\"Loop\": [], "
+        "\"Add\": [\"float32\"], \"Identity\": [\"bool\"]}}]}";
+    for (int turn = 0; turn < 2; turn++) {
+        small_session s = small_open_with(small_loop(), FAKE, config, ON_DEVICE);
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        cr_assert_eq(small_bind(&s, 0, SMALL_I64, 0, 0, 0, &trips), GANTRY_OK);
+        cr_assert_eq(small_bind(&s, 1, SMALL_F32, 1, 4, 0, start), GANTRY_OK);
+        cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
+        gantry_tensor y = small_result(&s, 0);
+        for (int k = 0; k < 4; k++)
+            cr_assert_eq(small_floats_of(&y)[k], start[k] + 3);
+        json_t *document = report_of(&s), *row = row_of(document, "partitions", "provider", "dev");
+        cr_assert(json_is_false(at(row, "control")), "the loop was to be taken whole");
+        cr_assert_str_eq(string(row, "cache.state"), turn ? "hit" : "miss");
+        cr_assert(has_line(at(row, "cache.key"), "constant 0 (one)=#"), "the body's constant");
+        json_decref(document);
+        small_close(&s);
+    }
+}
+
+/* x + c0 + c1 + ...: more constants than a key has lines for. */
+static wire many_constants(float last)
+{
+    wire g = small_graph("many");
+    char before[16] = "x";
+    for (int k = 0; k < 300; k++) {
+        const float value = k == 299 ? last : (float)k;
+        char constant[16], next[16], node[16], inputs[40];
+        snprintf(constant, sizeof constant, "c%d", k);
+        snprintf(node, sizeof node, "add%d", k);
+        snprintf(inputs, sizeof inputs, "%.15s,%.15s", before, constant);
+        snprintf(next, sizeof next, k == 299 ? "y" : "t%d", k);
+        small_floats(&g, constant, 1, &value);
+        wire_message(&g, GRAPH_NODE, onnx_node("Add", node, inputs, next));
+        memcpy(before, next, sizeof before);
+    }
+    small_input(&g, "x", SMALL_F32, 1, 4, 0);
+    small_output(&g, "y", SMALL_F32, 1, 4, 0);
+    return small_model(g);
+}
+
+Test(program_cache, more_constants_than_lines)
+{
+    static const char *const EXPECTED[] = {"miss: nothing is kept for these nodes",
+                                           "miss: constants has changed", "hit: "};
+    for (int turn = 0; turn < 3; turn++) {
+        small_session s = small_open_with(many_constants(turn ? 7 : 5), FAKE, DEVICE(""),
+                                          ON_DEVICE ";rewrites=off;fold=off");
+        cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+        cr_assert_str_eq(cache_of(&s), EXPECTED[turn]);
+        small_close(&s);
+    }
+}
+
 /* ---- misses, with what changed --------------------------------------------------------------- */
 
 Test(program_cache, every_change_of_the_model_is_named)
