@@ -1,24 +1,12 @@
 /* Every allocation of a session's life fails once: each call gives GANTRY_RESOURCE or does without, the same
  * call then succeeds, results are right, and nothing is lost. A plain program: a leak fails it under ASan. */
 #include "../support/broken_allocator.h"
+#include "../support/expect.h"
 #include "../support/small_models.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
-#define MOST_FAILURES_PRINTED 20
-
-static int failures;
-
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition) && failures++ < MOST_FAILURES_PRINTED) {                                            \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-        }                                                                                                    \
-    } while (0)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

@@ -1,30 +1,17 @@
 /* Threads that meet in the host: providers that take one call at a time, packed constants, cache files. A
  * plain program, so that ThreadSanitizer runs it. */
+#include "../support/expect.h"
 #include "../support/small_models.h"
 #include "core/session.h"
 
 #include <dirent.h>
 #include <jansson.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #define FAKE GANTRY_BUILD_FOLDER "/tests/libgantry_fake.so"
 #define THREADS 8
 #define TURNS 12
-
-static atomic_int failures;
-
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            atomic_fetch_add(&failures, 1);                                                                  \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-        }                                                                                                    \
-    } while (0)
 
 typedef struct worker {
     const small_session *on;
@@ -227,5 +214,5 @@ int main(void)
     EXPECT(atomic_load(&alive) == 0, "%d packed constants are left", atomic_load(&alive));
     meet_in_the_cache(&s);
     small_close(&s);
-    return atomic_load(&failures) != 0;
+    return failures != 0;
 }

@@ -1,27 +1,14 @@
 /* Threads: eight on one session with shapes of their own, asynchronous runs, cancelling, deadlines. A plain
  * program, so that ThreadSanitizer runs it. */
+#include "../support/expect.h"
 #include "../support/small_models.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 #define THREADS 8
 #define TURNS 60
-
-static atomic_int failures;
-
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            atomic_fetch_add(&failures, 1);                                                                  \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-        }                                                                                                    \
-    } while (0)
 
 static double now_ms(void)
 {
@@ -166,6 +153,6 @@ int main(void)
     cancel_an_asynchronous_run();
     stop_at_a_deadline();
     finish_asynchronously();
-    printf("%d passed, %d failed\n", 4 - (atomic_load(&failures) > 0), atomic_load(&failures) > 0);
-    return atomic_load(&failures) > 0;
+    printf("%d passed, %d failed\n", 4 - (failures > 0), failures > 0);
+    return failures > 0;
 }
