@@ -115,10 +115,9 @@ static gantry_status run_transfer(gt_frame *frame, gt_plan_state *state, uint32_
         copies->executions[way]++;
     if (bytes == 0)
         return GANTRY_OK;
-    if (from == 0 && to == 0) {
-        if (bytes)
-            memmove((char *)target.handle + target.offset_bytes,
-                    (const char *)source.handle + source.offset_bytes, bytes);
+    if (!copies) {
+        memmove((char *)target.handle + target.offset_bytes,
+                (const char *)source.handle + source.offset_bytes, bytes);
         return GANTRY_OK;
     }
     copies->bytes[way] += bytes;

@@ -135,9 +135,10 @@ static int count_cpus(void)
 static gantry_status add_row(gt_options *options, const char *key, const char *asked, const char *effective,
                              const char *origin, gantry_error *err)
 {
+    const char *in_force = gt_arena_text(&options->arena, effective, strlen(effective));
     gt_option_row row = {.key = gt_arena_text(&options->arena, key, strlen(key)),
                          .asked = asked ? gt_arena_text(&options->arena, asked, strlen(asked)) : NULL,
-                         .effective = gt_arena_text(&options->arena, effective, strlen(effective)),
+                         .effective = in_force,
                          .origin = origin};
     if (!row.key || (asked && !row.asked) || !row.effective ||
         !gt_vec_push(options->arena.allocator, &options->rows, row))
