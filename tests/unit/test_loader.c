@@ -5,7 +5,6 @@
 #include "core/runtime.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define TESTS GANTRY_BUILD_FOLDER "/tests"
 #define FAKE TESTS "/libgantry_fake.so"
@@ -400,31 +399,6 @@ Test(loader, a_runtime_ends_with_libraries_in_any_state)
     OK(unload("first"));
     OK(load(FAKE, DEVICE("third")));
     cr_assert_eq(load(FAKE, DEVICE("third")), GANTRY_PROVIDER);
-}
-
-static int status_of_child(void)
-{
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        gantry_runtime *kept = NULL;
-        static small_session s;
-        s = (small_session){.err = GANTRY_ERROR_INIT};
-        s.status = gantry_runtime_create(NULL, &kept, &s.err);
-        s.runtime = kept;
-        if (s.status == GANTRY_OK)
-            s.status = gantry_runtime_load_provider(kept, FAKE, NULL, &s.err);
-        small_create(&s, small_add(3), "providers=fake,cpu;plan=priority;threads=1");
-        run_session(&s);
-        exit(0);
-    }
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    return status;
-}
-
-Test(loader, a_process_may_end_with_a_library_loaded_and_a_session_alive)
-{
-    cr_assert_eq(status_of_child(), 0);
 }
 
 /* ---- providers that are not there: strict and lenient (R5) ----------------------------------- */
