@@ -1,6 +1,8 @@
 /* If and Loop with bodies on a device: carried values, captures and scan outputs stay where they are made and
  * read, what the host decides with comes to it, and the ledger says what the device counted. */
 #include "../support/both_devices.h"
+#include "../support/counting_allocator.h"
+#include "../support/fake_counters.h"
 #include "../support/small_models.h"
 
 #include <criterion/criterion.h>
@@ -12,13 +14,6 @@
 #define WIDTH 4
 #define BYTES (WIDTH * sizeof(float))
 
-typedef struct counters {
-    char name[64];
-    uint64_t copies, copied_bytes, inside_copies, inside_bytes, runs, kernels, syncs, allocations, live_bytes,
-        uploaded_bytes, compiles, reshapes, peer_copies, peer_bytes, pinned_copies, pinned_bytes;
-} counters;
-
-static char counters_path[64];
 static float x[WIDTH] = {1, -2, 3, 0.5f}, w[WIDTH] = {10, 20, 30, 40};
 
 static void begin(void)
@@ -52,17 +47,6 @@ static const char *config(const char *keys)
         "\"Concat\": [\"float32\"], \"ReduceSum\": [\"float32\"]}%s}]}",
         counters_path, keys);
     return text;
-}
-
-static counters counted(void)
-{
-    counters c = {{0}};
-    FILE *file = fopen(counters_path, "rb");
-    cr_assert_not_null(file);
-    fseek(file, 16, SEEK_SET);
-    cr_assert_eq(fread(&c, sizeof c, 1, file), 1);
-    fclose(file);
-    return c;
 }
 
 static small_session open_on(wire model, const char *keys, const char *options)
@@ -297,9 +281,9 @@ static void check_ledger(small_session *s, const counters *before, const counter
 /* What the device counted in one more run. */
 static counters run_counted(small_session *s)
 {
-    counters before = counted();
+    counters before = counted_by(0);
     cr_assert_eq(gantry_run_execute(s->run, &s->err), GANTRY_OK, "%s", s->err.message);
-    counters now = counted(), spent = now;
+    counters now = counted_by(0), spent = now;
     check_ledger(s, &before, &now);
     spent.copies -= before.copies;
     spent.copied_bytes -= before.copied_bytes;
@@ -549,23 +533,9 @@ ON_BOTH(control_device, loops_inside_of_loops)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Counts what the thread of the test asks for: the queue of the fake device computes with the host's kernels,
- * which allocate, on a thread of its own. */
-static _Thread_local uint64_t asked;
-
-static void *count_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
-{
-    asked++;
-    if (new_bytes)
-        return realloc(memory, new_bytes);
-    free(memory);
-    return NULL;
-}
-
 static void check_steady(wire model, int64_t trips, int vectors, const char *what)
 {
-    static const gantry_allocator counting = {sizeof counting, NULL, count_resize};
-    small_allocator = &counting;
+    small_allocator = &counting_allocator;
     small_session s = open_on(model, "", ON_DEV);
     bind_trips(&s, &trips);
     bind_vector(&s, 1, x);
@@ -573,11 +543,11 @@ static void check_steady(wire model, int64_t trips, int vectors, const char *wha
         bind_vector(&s, 2, w);
     for (int k = 0; k < 4; k++)
         cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
-    uint64_t before = asked, own = counted().allocations;
+    uint64_t before = asked, own = counted_by(0).allocations;
     for (int k = 0; k < 10; k++)
         cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK);
     cr_assert_eq(asked, before, "%s: %d allocations", what, (int)(asked - before));
-    cr_assert_eq(counted().allocations, own, "%s: blocks of the device", what);
+    cr_assert_eq(counted_by(0).allocations, own, "%s: blocks of the device", what);
     small_close(&s);
 }
 

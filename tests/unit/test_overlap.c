@@ -1,5 +1,6 @@
 /* What runs beside what: copies beside kernels, and hand-overs beside whatever a queue was given later. The
  * devices' own log says in which order things began and ended. */
+#include "../support/counting_allocator.h"
 #include "transfers_fixture.h"
 
 #include <fcntl.h>
@@ -173,36 +174,22 @@ Test(overlap, two_queues_and_two_peers)
     small_close(&s);
 }
 
-/* Counts what the thread of the test asks for: queues of the fake device compute with the host's kernels,
- * which allocate, on threads of their own. */
-static _Thread_local uint64_t asked;
-
-static void *count_resize(void *self, void *memory, size_t old_bytes, size_t new_bytes)
-{
-    asked++;
-    if (new_bytes)
-        return realloc(memory, new_bytes);
-    free(memory);
-    return NULL;
-}
-
 ON_BOTH(overlap, steady_runs_allocate_nothing)
 {
-    static const gantry_allocator counting = {sizeof counting, NULL, count_resize};
     const char *const keys[] = {"", ", \"queues\": 2", ", \"peers\": true",
                                 ", \"queues\": 2, \"peers\": true"};
-    small_allocator = &counting;
+    small_allocator = &counting_allocator;
     for (int k = 0; k < 2 * PEERS; k++) {
         small_session s = open_on(there_and_back(), keys[k], BOTH);
         small_bind(&s, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
         run(&s);
         run(&s);
-        uint64_t before = asked, own = counted(0).allocations;
+        uint64_t before = asked, own = counted_by(0).allocations;
         cr_assert_gt(before, 0);
         for (int n = 0; n < 10; n++)
             run(&s);
         cr_assert_eq(asked, before, "%llu with%s", (unsigned long long)(asked - before), keys[k]);
-        cr_assert_eq(counted(0).allocations, own);
+        cr_assert_eq(counted_by(0).allocations, own);
         check_there_and_back(&s);
         small_close(&s);
     }

@@ -34,7 +34,7 @@ Test(transfers, peers_copy_from_each_other)
     check_row(ledger, "n", "b", "boundary", "peer");
     check_row(ledger, "r", "a", "boundary", "peer");
     cr_assert_null(row_of(ledger, "n", "host"));
-    cr_assert_eq(counted(1).copies, 0, "b has nothing to do with the host");
+    cr_assert_eq(counted_by(1).copies, 0, "b has nothing to do with the host");
     cr_assert_eq(number(ledger, "crossing_bytes"), 4 * BYTES);
     json_decref(ledger);
     small_close(&s);
@@ -55,9 +55,9 @@ static uint64_t pinned_of(const json_t *ledger)
 /* Runs once more; the pinned bytes of the ledger are those that the devices counted, which is *out_bytes. */
 static json_t *pinned_ledger(small_session *s, uint64_t *out_bytes)
 {
-    uint64_t before = counted(0).pinned_bytes + counted(1).pinned_bytes;
+    uint64_t before = counted_by(0).pinned_bytes + counted_by(1).pinned_bytes;
     json_t *ledger = checked_ledger(s);
-    *out_bytes = counted(0).pinned_bytes + counted(1).pinned_bytes - before;
+    *out_bytes = counted_by(0).pinned_bytes + counted_by(1).pinned_bytes - before;
     cr_assert_eq(pinned_of(ledger), *out_bytes);
     return ledger;
 }
@@ -228,12 +228,12 @@ ON_BOTH(transfers, state_that_is_fed_back_on_a_device_is_never_copied)
     gantry_buffer state[2] = {take(&s, "a", x), take(&s, "a", NULL)}, other = take(&s, "a", z);
     gantry_tensor z_tensor = tensor_in("a", other, SHAPE);
     cr_assert_eq(gantry_run_bind_input(s.run, 1, &z_tensor, &s.err), GANTRY_OK);
-    counters before = counted(0);
+    counters before = counted_by(0);
     for (int k = 0; k < 64; k++) {
         bind_on_devices(&s, "a", state[k % 2], "a", state[(k + 1) % 2]);
         run(&s);
     }
-    counters after = counted(0);
+    counters after = counted_by(0);
     cr_assert_eq(after.copied_bytes, before.copied_bytes);
     cr_assert_eq(after.inside_bytes, before.inside_bytes);
     cr_assert_eq(after.runs, before.runs + 64);
@@ -279,11 +279,11 @@ ON_BOTH(transfers, the_caller_copies_from_device_to_device)
         float y[COUNT] = {0};
         small_session s = open_on(there_and_back(), peers ? ", \"peers\": true" : "", BOTH);
         gantry_buffer a = take(&s, "a", z), b = take(&s, "b", NULL);
-        counters before = counted(1);
+        counters before = counted_by(1);
         cr_assert_eq(gantry_memory_copy(s.runtime, "b", b, "a", a, BYTES, &s.err), GANTRY_OK, "%s",
                      s.err.message);
-        cr_assert_eq(counted(1).peer_bytes - before.peer_bytes, peers ? BYTES : 0);
-        cr_assert_eq(counted(1).copied_bytes - before.copied_bytes, peers ? 0 : BYTES);
+        cr_assert_eq(counted_by(1).peer_bytes - before.peer_bytes, peers ? BYTES : 0);
+        cr_assert_eq(counted_by(1).copied_bytes - before.copied_bytes, peers ? 0 : BYTES);
         cr_assert_eq(gantry_memory_copy(s.runtime, "host", (gantry_buffer){y, 0}, "b", b, BYTES, &s.err),
                      GANTRY_OK);
         for (int k = 0; k < COUNT; k++)
@@ -337,18 +337,18 @@ Test(transfers, probed_costs_replace_assumed_ones)
     small_session plain = open_on(there_and_back(), keys, "providers=a,b,cpu");
     cr_assert_lt(cost_of(&plain, &source), 3000);
     cr_assert_str_eq(source, "assumed");
-    uint64_t copies = counted(0).copies;
+    uint64_t copies = counted_by(0).copies;
     cr_assert_eq(copies, 0, "nobody measured");
     small_close(&plain);
     small_session probed = open_on(there_and_back(), keys, "providers=a,b,cpu;probe=on");
     cr_assert_geq(cost_of(&probed, &source), 3000);
     cr_assert_str_eq(source, "measured");
-    copies = counted(0).copies;
+    copies = counted_by(0).copies;
     cr_assert_gt(copies, 0);
     small_bind(&probed, 0, GANTRY_FLOAT32, 2, ROWS, 4, x);
     run(&probed);
     check_there_and_back(&probed);
-    cr_assert_eq(counted(0).copies, copies, "copies of 3 ms are worth no Neg of 8 rows");
+    cr_assert_eq(counted_by(0).copies, copies, "copies of 3 ms are worth no Neg of 8 rows");
     gantry_session *second = NULL;
     gantry_options *options = NULL;
     wire model = there_and_back();
@@ -358,7 +358,7 @@ Test(transfers, probed_costs_replace_assumed_ones)
     cr_assert_eq(gantry_session_create_from_memory(probed.runtime, model.data, model.size, options, &second,
                                                    NULL, NULL),
                  GANTRY_OK);
-    cr_assert_eq(counted(0).copies, copies, "once a runtime");
+    cr_assert_eq(counted_by(0).copies, copies, "once a runtime");
     gantry_session_destroy(&second, NULL);
     gantry_options_destroy(&options);
     wire_free(&model);
@@ -405,7 +405,7 @@ ON_BOTH(transfers, copies_of_a_loop_are_counted_one_by_one)
     gantry_tensor y = small_result(&s, 0);
     for (int k = 0; k < 4; k++)
         cr_assert_eq(small_floats_of(&y)[k], x[k] + 64);
-    cr_assert_gt(counted(0).runs, 0, "the body is on the device");
+    cr_assert_gt(counted_by(0).runs, 0, "the body is on the device");
     trips = 3;
     json_t *fewer = checked_ledger(&s);
     cr_assert_lt(number(fewer, "bytes"), number(ledger, "bytes"), "counts are those of the last run");
@@ -452,7 +452,7 @@ ON_BOTH(transfers, what_given_up_plans_copied_is_in_the_sums)
         cr_assert_eq(small_floats_of(&y)[k], x[k]);
     cr_assert_eq(small_floats_of(&y)[15], 1);
     cr_assert_eq(small_floats_of(&y)[14], -1);
-    cr_assert_geq(counted(0).runs, 12, "the body is on the device");
+    cr_assert_geq(counted_by(0).runs, 12, "the body is on the device");
     cr_assert_gt(number(ledger, "forgotten_bytes"), 0);
     json_decref(ledger);
     small_close(&s);

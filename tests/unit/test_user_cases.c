@@ -2,6 +2,7 @@
  * (R6) or is lost, widths in rotation (R16), an input that is being filled (R20), a thousand runs of random
  * sizes (R22). On the fake device. */
 #include "../support/broken_allocator.h"
+#include "../support/fake_counters.h"
 #include "../support/report_reader.h"
 #include "core/session.h"
 
@@ -13,14 +14,7 @@
     "{\"counters_file\": \"%s\", \"devices\": [{\"name\": \"dev\", \"ops\": {\"Neg\": [\"float32\"], "       \
     "\"Abs\": [\"float32\"], \"Relu\": [\"float32\"], \"Add\": [\"float32\"]}" more "}]}"
 
-/* What the fake device counted, by name as in its README. */
-typedef struct counters {
-    char name[64];
-    uint64_t copies, copied_bytes, inside_copies, inside_bytes, runs, kernels, syncs, allocations, live_bytes,
-        uploaded_bytes, compiles, reshapes, peer_copies, peer_bytes, pinned_copies, pinned_bytes;
-} counters;
-
-static char counters_path[64], config[800];
+static char config[800];
 
 static void begin(void)
 {
@@ -35,17 +29,6 @@ static void end(void)
 }
 
 TestSuite(user_cases, .init = begin, .fini = end);
-
-static counters counted(void)
-{
-    counters c = {{0}};
-    FILE *file = fopen(counters_path, "rb");
-    cr_assert_not_null(file);
-    fseek(file, 16, SEEK_SET);
-    cr_assert_eq(fread(&c, sizeof c, 1, file), 1);
-    fclose(file);
-    return c;
-}
 
 static small_session open_on(wire model, const char *format, const char *options)
 {
@@ -111,8 +94,8 @@ Test(user_cases, a_group_that_does_not_compile_goes_to_the_next_provider)
     cr_assert_str_eq(string(document, "status.code"), "ok", "the session is there");
     expect_place(document, "sign1", "cpu", "no_kernel");
     expect_place(document, "relu1", "dev", NULL);
-    cr_assert_eq(counted().compiles, 2, "once what failed, once the other partition");
-    cr_assert_eq(counted().runs, 1);
+    cr_assert_eq(counted_by(0).compiles, 2, "once what failed, once the other partition");
+    cr_assert_eq(counted_by(0).runs, 1);
     json_decref(document);
     small_close(&s);
 }
@@ -120,12 +103,12 @@ Test(user_cases, a_group_that_does_not_compile_goes_to_the_next_provider)
 Test(user_cases, a_run_that_fails_is_an_error_and_not_tried_again)
 {
     small_session s = open_on(two_groups(), DEVICE(", \"fail\": {\"run\": 1}"), ON_DEVICE);
-    uint64_t kernels = counted().kernels;
+    uint64_t kernels = counted_by(0).kernels;
     cr_assert_eq(run_groups(&s), GANTRY_PROVIDER);
     cr_assert_eq(s.err.stage, GANTRY_STAGE_RUN);
     cr_assert_str_eq(s.err.provider, "dev");
     cr_assert_not_null(strstr(s.err.message, "the scripted failure of run call 1"));
-    cr_assert_eq(counted().kernels, kernels, "nothing was computed in its place");
+    cr_assert_eq(counted_by(0).kernels, kernels, "nothing was computed in its place");
     gantry_tensor y = small_result(&s, 0);
     cr_assert_neq(s.status, GANTRY_OK, "a failed run has no output");
     cr_assert_null(y.buffer.handle);
@@ -172,7 +155,7 @@ Test(user_cases, a_lost_device_is_named_until_it_is_loaded_again)
     s.status = GANTRY_OK;
     small_create(&s, two_groups(), ON_DEVICE);
     cr_assert_eq(run_groups(&s), GANTRY_OK, "%s", s.err.message);
-    cr_assert_gt(counted().runs, 0);
+    cr_assert_gt(counted_by(0).runs, 0);
     small_close(&s);
 }
 
@@ -237,7 +220,8 @@ Test(user_cases, what_a_new_size_costs_is_paid_once_and_not_in_the_steady_times)
     for (int pass = 0; pass < 3; pass++) {
         for (int64_t rows = 1; rows <= WIDTHS; rows++)
             run_rows(&s, rows);
-        cr_assert_eq(counted().reshapes, WIDTHS, "pass %d: %d reshapes", pass, (int)counted().reshapes);
+        cr_assert_eq(counted_by(0).reshapes, WIDTHS, "pass %d: %d reshapes", pass,
+                     (int)counted_by(0).reshapes);
     }
     json_t *document = report_of(&s);
     cr_assert_geq(number(document, "run.first_us"), SHAPE_US);
@@ -260,12 +244,12 @@ Test(user_cases, plans_beyond_the_bound_are_given_up_and_memory_stays_flat)
     for (int pass = 0; pass < 3; pass++) {
         for (int64_t rows = WIDTHS; rows > 0; rows--)
             run_rows(&s, rows);
-        cr_assert(pass == 0 || (atomic_load(&memory.blocks) == blocks && counted().live_bytes == bytes),
+        cr_assert(pass == 0 || (atomic_load(&memory.blocks) == blocks && counted_by(0).live_bytes == bytes),
                   "pass %d: %ld blocks, %ld before; %llu bytes, %llu before", pass,
-                  atomic_load(&memory.blocks), blocks, (unsigned long long)counted().live_bytes,
+                  atomic_load(&memory.blocks), blocks, (unsigned long long)counted_by(0).live_bytes,
                   (unsigned long long)bytes);
         blocks = atomic_load(&memory.blocks);
-        bytes = counted().live_bytes;
+        bytes = counted_by(0).live_bytes;
     }
     json_t *document = report_of(&s);
     cr_assert_eq(number(document, "plans.made"), 3 * WIDTHS);
@@ -286,12 +270,12 @@ Test(user_cases, a_thousand_runs_of_random_sizes_take_no_more_memory)
     uint32_t random = 7;
     for (int64_t rows = 200; rows > 180; rows--)
         run_rows(&s, rows);
-    uint64_t bytes = counted().live_bytes;
+    uint64_t bytes = counted_by(0).live_bytes;
     long blocks = atomic_load(&memory.blocks);
     for (int k = 0; k < 1000; k++) {
         random = random * 1664525u + 1013904223u;
         run_rows(&s, 1 + (int64_t)(random >> 16) % 200);
-        cr_assert_leq(counted().live_bytes, bytes, "run %d", k);
+        cr_assert_leq(counted_by(0).live_bytes, bytes, "run %d", k);
         cr_assert_leq(atomic_load(&memory.blocks), blocks + 8, "run %d: %ld blocks, %ld before", k,
                       atomic_load(&memory.blocks), blocks);
     }
@@ -309,7 +293,7 @@ Test(user_cases, fifty_lives_leave_what_the_process_had)
     gantry_buffer kept;
     cr_assert_eq(gantry_memory_alloc(first.runtime, "dev", 4096, &kept, &first.err), GANTRY_OK);
     long blocks = atomic_load(&memory.blocks);
-    uint64_t bytes = counted().live_bytes;
+    uint64_t bytes = counted_by(0).live_bytes;
     for (int life = 0; life < 50; life++) {
         small_session s = {.runtime = first.runtime, .err = GANTRY_ERROR_INIT, .status = GANTRY_OK};
         small_create(&s, small_add(-1), ON_DEVICE);
@@ -319,16 +303,16 @@ Test(user_cases, fifty_lives_leave_what_the_process_had)
         gantry_report_destroy(&s.report);
         cr_assert_eq(gantry_session_destroy(&s.session, &s.err), GANTRY_OK, "%s", s.err.message);
         cr_assert_eq(atomic_load(&memory.blocks), blocks, "life %d", life);
-        cr_assert_eq(counted().live_bytes, bytes, "life %d", life);
+        cr_assert_eq(counted_by(0).live_bytes, bytes, "life %d", life);
     }
     gantry_run_destroy(&first.run);
     gantry_report_destroy(&first.report);
     cr_assert_eq(gantry_session_destroy(&first.session, NULL), GANTRY_OK);
-    cr_assert_geq(counted().live_bytes, 4096, "the caller's block");
+    cr_assert_geq(counted_by(0).live_bytes, 4096, "the caller's block");
     cr_assert_eq(gantry_runtime_unload_provider(first.runtime, "dev", &first.err), GANTRY_INVALID_ARGUMENT);
     cr_assert_not_null(strstr(first.err.message, "1 blocks of gantry_memory_alloc in the domain \"dev\""));
     gantry_memory_free(first.runtime, "dev", &kept);
-    cr_assert_eq(counted().live_bytes, 0);
+    cr_assert_eq(counted_by(0).live_bytes, 0);
     small_close(&first);
     cr_assert_eq(atomic_load(&memory.blocks), 0);
 }

@@ -4,6 +4,7 @@
 #define GT_TEST_TRANSFERS_FIXTURE_H
 
 #include "../support/both_devices.h"
+#include "../support/fake_counters.h"
 #include "../support/small_models.h"
 
 #include <criterion/criterion.h>
@@ -20,13 +21,7 @@
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-typedef struct counters {
-    char name[64];
-    uint64_t copies, copied_bytes, inside_copies, inside_bytes, runs, kernels, syncs, allocations, live_bytes,
-        uploaded_bytes, compiles, reshapes, peer_copies, peer_bytes, pinned_copies, pinned_bytes;
-} counters;
-
-static char counters_path[64], log_path[64];
+static char log_path[64];
 static float x[COUNT], z[COUNT];
 
 static inline void begin(void)
@@ -64,17 +59,6 @@ static inline const char *devices(const char *keys)
              "{\"name\": \"b\", \"ops\": {\"Relu\": [\"float32\"], \"Mul\": [\"float32\"]}%s}]}",
              counters_path, log_path, keys, keys);
     return config;
-}
-
-static inline counters counted(int device)
-{
-    counters c = {{0}};
-    FILE *file = fopen(counters_path, "rb");
-    cr_assert_not_null(file);
-    fseek(file, 16 + device * (long)sizeof c, SEEK_SET);
-    cr_assert_eq(fread(&c, sizeof c, 1, file), 1);
-    fclose(file);
-    return c;
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -140,7 +124,7 @@ static inline uint64_t number(const json_t *row, const char *key)
 static inline void check_device(const json_t *ledger, int device, const counters *before)
 {
     const json_t *row = json_array_get(json_object_get(ledger, "devices"), (size_t)device);
-    counters now = counted(device);
+    counters now = counted_by(device);
     cr_assert_str_eq(json_string_value(json_object_get(row, "domain")), now.name);
     cr_assert_eq(number(row, "bytes"), now.copied_bytes - before->copied_bytes, "%s copied %zu bytes",
                  now.name, (size_t)(now.copied_bytes - before->copied_bytes));
@@ -177,7 +161,7 @@ static inline void check_row(const json_t *ledger, const char *tensor, const cha
 /* Runs once more and compares. */
 static inline json_t *checked_ledger(small_session *s)
 {
-    counters before[2] = {counted(0), counted(1)};
+    counters before[2] = {counted_by(0), counted_by(1)};
     run(s);
     json_t *ledger = ledger_of(s);
     check_device(ledger, 0, &before[0]);
