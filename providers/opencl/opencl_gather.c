@@ -1,6 +1,7 @@
 /* Operators that read or write where other elements say. An index outside of its axis gives 0 or writes
  * nothing: a device can't stop in the middle. */
 #include "opencl_move.h"
+#include "opencl_scatter.h"
 
 /* T the elements, I the indexes. */
 static const char source[] =
@@ -263,6 +264,10 @@ static void prepare_scatter_elements(opencl_build *build, const opencl_node *nod
     turn(at->rank, at->dims, 1, dims);
     turn(y->rank, y_strides, 0, strides);
     begin_scatter(build, node);
+    if (opencl_scatter_reduces(node)) {
+        opencl_scatter_elements_add(build, node);
+        return;
+    }
     opencl_launch *launch = add_launch(build, y, at->dtype, "scatter_elements");
     opencl_arg_input(launch, at);
     opencl_arg_input(launch, updates);
@@ -289,6 +294,10 @@ static void prepare_scatter_nd(opencl_build *build, const opencl_node *node)
         strides[k] = (int32_t)y_strides[k];
     }
     begin_scatter(build, node);
+    if (opencl_scatter_reduces(node)) {
+        opencl_scatter_nd_add(build, node);
+        return;
+    }
     opencl_launch *launch = add_launch(build, y, at->dtype, "scatter_nd");
     opencl_arg_input(launch, at);
     opencl_arg_input(launch, updates);
@@ -305,9 +314,8 @@ static void prepare_scatter_nd(opencl_build *build, const opencl_node *node)
 static bool scatter_limits(const opencl_node *node, gantry_verdict *verdict)
 {
     const opencl_operand *x = opencl_input(node, 0);
-    const char *reduction = gantry_node_string(node->view, "reduction", "none");
-    if (strcmp(reduction, "none") != 0)
-        return opencl_refuse_attribute(verdict, "reduction", reduction, "none");
+    if (opencl_scatter_reduces(node) && !opencl_scatter_limits(node, verdict))
+        return false;
     if (x->rank == 0 || opencl_input(node, 1)->rank == 0)
         return opencl_refuse_rank(verdict, x->rank ? opencl_input(node, 1) : x, "1 or more");
     return takes_indexes(node, verdict) &&
@@ -356,6 +364,8 @@ static bool triangle_limits(const opencl_node *node, gantry_verdict *verdict)
 static void work_of_gather(const opencl_node *node, opencl_work *inout_work)
 {
     inout_work->bytes = 2 * (double)opencl_bytes(opencl_output(node, 0));
+    if (opencl_scatter_reduces(node))
+        opencl_scatter_work(node, inout_work);
 }
 
 #define GATHER(op, type_set, hosts, limit_function, prepare_function)                                        \
