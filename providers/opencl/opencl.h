@@ -67,6 +67,7 @@ typedef struct opencl_device {
 
     pthread_mutex_t lock;
     opencl_variant *variants;
+    int keeps; /* the host keeps what it is given: 1, 0; -1: not asked yet; under lock */
     pthread_mutex_t memory_lock;
     opencl_pinned *pinned; /* under memory_lock, as the next two */
     opencl_site *sites;

@@ -244,6 +244,7 @@ GANTRY_PLUGIN_EXPORT gantry_status gantry_plugin_open(const gantry_host *host, u
         return opencl_fail(err, GANTRY_RESOURCE, GANTRY_STAGE_PLUGIN, "opencl: out of memory");
     memset(device, 0, sizeof *device);
     device->host = host;
+    device->keeps = -1;
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->memory_lock, NULL);
     gantry_status status = open_device(device, err);

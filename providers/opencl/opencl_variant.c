@@ -57,11 +57,33 @@ static cl_program load_binary(const opencl_device *device, const char *build_opt
     return NULL;
 }
 
-static void keep_binary(const opencl_device *device, const char *key, cl_program program)
+/* Under lock. A host without a cache folder takes binaries and drops them, and some drivers compile a program
+ * a second time to give one. */
+static bool host_keeps(opencl_device *device)
+{
+    static const char key[] = "whether anything is kept";
+    const gantry_host *host = device->host;
+    void *data = NULL;
+    size_t bytes = 0;
+    if (device->keeps >= 0 || !GANTRY_HAS(gantry_host, host, cache_put) ||
+        !GANTRY_HAS(gantry_host, host, cache_get))
+        return device->keeps > 0;
+    device->keeps = 0;
+    if (host->cache_get(host, key, &data, &bytes, NULL) != GANTRY_OK) {
+        host->cache_put(host, key, key, sizeof key);
+        if (host->cache_get(host, key, &data, &bytes, NULL) != GANTRY_OK)
+            return false;
+    }
+    host->free(host, data);
+    device->keeps = 1;
+    return true;
+}
+
+static void keep_binary(opencl_device *device, const char *key, cl_program program)
 {
     const gantry_host *host = device->host;
     size_t bytes = 0;
-    if (!GANTRY_HAS(gantry_host, host, cache_put) ||
+    if (!host_keeps(device) ||
         clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
         bytes == 0 || bytes > FULL_PROFILE_MAX)
         return;
