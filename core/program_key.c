@@ -275,10 +275,11 @@ gantry_status gt_program_key_make(const gantry_session *session, const gt_provid
 {
     key_maker maker = {
         .host = gt_runtime_host_of(session->runtime, entry), .constants = args->constants, .err = err};
-    XXH3_state_t *const states[] = {&maker.partition, &maker.attributes, &maker.types, &maker.sizes,
-                                    &maker.bytes};
-    for (size_t k = 0; k < sizeof states / sizeof *states; k++)
-        XXH3_128bits_reset(states[k]);
+    XXH3_128bits_reset(&maker.partition);
+    XXH3_128bits_reset(&maker.attributes);
+    XXH3_128bits_reset(&maker.types);
+    XXH3_128bits_reset(&maker.sizes);
+    XXH3_128bits_reset(&maker.bytes);
     gt_text_init(&maker.lines, session->allocator);
     gantry_status status = add_graph(&maker, args->graph);
     if (status == GANTRY_OK)

@@ -92,6 +92,11 @@ static void close_beside(small_session *s)
     cr_assert_eq(gantry_session_destroy(&s->session, &s->err), GANTRY_OK, "%s", s->err.message);
 }
 
+static bool same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 static void run_net(small_session *s, float *out_y)
 {
     static float x[8] = {0.1f, -0.7f, 1.3f, 2, -0.9f, 0.3f, 1e-3f, -5};
@@ -158,7 +163,7 @@ Test(program_cache, a_loaded_program_computes_the_same_bits_and_tells_the_same)
     cr_assert(json_equal(kernels, kernels2), "%s\n%s", json_dumps(kernels, 0), json_dumps(kernels2, 0));
     cr_assert(json_equal(fusions, fusions2), "%s\n%s", json_dumps(fusions, 0), json_dumps(fusions2, 0));
     run_net(&s, loaded);
-    cr_assert_eq(memcmp(compiled, loaded, sizeof loaded), 0);
+    cr_assert(same_bits(compiled, loaded, sizeof loaded));
     json_decref(kernels);
     json_decref(kernels2);
     json_decref(fusions);
@@ -228,7 +233,7 @@ Test(program_cache, a_program_serves_every_size_of_a_symbolic_dim)
     cr_assert_eq(small_bind(&s, 0, SMALL_F32, 2, 1, 4, x), GANTRY_OK);
     cr_assert_eq(gantry_run_execute(s.run, &s.err), GANTRY_OK, "%s", s.err.message);
     run_net(&s, second);
-    cr_assert_eq(memcmp(first, second, sizeof first), 0);
+    cr_assert(same_bits(first, second, sizeof first));
     cr_assert_str_eq(cache_of(&s), "hit: ");
     small_close(&s);
 }
@@ -267,7 +272,7 @@ Test(program_cache, constants_that_sessions_share)
     small_session more = open_beside(&s, PLAIN, ON_DEVICE ";dev.share=on");
     cr_assert_str_eq(cache_of(&more), "hit: ");
     run_net(&more, loaded);
-    cr_assert_eq(memcmp(compiled, loaded, sizeof loaded), 0);
+    cr_assert(same_bits(compiled, loaded, sizeof loaded));
     json_t *document = report_of(&more);
     cr_assert_eq(number(document, "memory.packed.0.users"), 4, "the loaded ones are shared as well");
     json_decref(document);
@@ -444,7 +449,7 @@ static void expect_rebuilt(const char *words)
     if (!known)
         memcpy(expected, y, sizeof y);
     known = true;
-    cr_assert_eq(memcmp(expected, y, sizeof y), 0);
+    cr_assert(same_bits(expected, y, sizeof y));
     small_close(&s);
 }
 
@@ -499,7 +504,7 @@ static void expect_refused(const char *fail, const char *words)
     cr_assert(strncmp(cache_of(&more), "refused: ", 9) == 0 && strstr(cache_of(&more), words), "%s",
               cache_of(&more));
     run_net(&more, y);
-    cr_assert_eq(memcmp(compiled, y, sizeof y), 0);
+    cr_assert(same_bits(compiled, y, sizeof y));
     json_t *document = report_of(&more);
     cr_assert(has_note(document, words));
     cr_assert(json_equal(kernels, at(document, "kernels")), "the load's records stay beside the compile's");
@@ -601,7 +606,7 @@ static int write_often(int gate)
         gantry_tensor y = small_result(&s, 0);
         if (k == 0)
             memcpy(first, small_floats_of(&y), sizeof first);
-        if (memcmp(first, small_floats_of(&y), sizeof first) != 0)
+        if (!same_bits(first, small_floats_of(&y), sizeof first))
             return 4;
         small_close(&s);
         if (k + 1 < TURNS)
