@@ -194,6 +194,15 @@ Test(opencl_chain, a_result_may_lie_where_an_operand_does)
     test_output(device->net, y);
     test_node_add(device->net, "", "Add", 13, 2, operands, 1, &t);
     test_node_add(device->net, "", "Relu", 13, 1, &t, 1, &y);
+    double ns[2];
+    for (uint32_t node = 0; node < 2; node++) {
+        gantry_verdict verdict = {.struct_bytes = sizeof verdict};
+        cr_assert_eq(device->provider->judge(device->provider->self, &device->net->graph, &node, 1, &verdict),
+                     GANTRY_OK);
+        cr_assert_eq(verdict.supported, 1);
+        ns[node] = verdict.estimate_ns;
+    }
+    cr_assert(ns[0] >= 0 && ns[0] < ns[1], "Add has no launch of its own: %g and %g ns", ns[0], ns[1]);
     cr_assert_eq(test_device_build(device), GANTRY_OK, "%s", device->net->error.message);
     cr_assert_eq(device->net->info.output_plans[0].overwrite_input, 1);
     cr_assert_eq(device->net->info.output_plans[0].view_of_input, -1);

@@ -5,6 +5,7 @@
 #include "../support/test_folder.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <jansson.h>
 
 #define OPENCL GANTRY_BUILD_FOLDER "/libgantry_opencl.so"
@@ -195,6 +196,79 @@ Test(opencl_domain, errors_come_along_with_events)
     }
     d->event_destroy(d->self, done);
     d->queue_close(d->self, copier);
+}
+
+/* ---- memory that the application made -------------------------------------------------------- */
+
+/* What is needed of OpenCL itself. */
+typedef struct opencl_calls {
+    int (*info)(void *memory, unsigned what, size_t capacity, void *out, size_t *out_bytes);
+    void *(*create)(void *context, uint64_t flags, size_t bytes, void *data, int *out_error);
+    int (*release)(void *memory);
+} opencl_calls;
+
+#define MEM_CONTEXT 0x1106
+#define MEM_READ_WRITE 1u
+#define MEM_COPY_HOST_PTR 32u
+
+static void load_call(void *library, const char *name, void *out_call)
+{
+    void *symbol = dlsym(library, name);
+    cr_assert_not_null(symbol, "%s", name);
+    memcpy(out_call, &symbol, sizeof symbol);
+}
+
+static opencl_calls load_calls(void)
+{
+    opencl_calls calls;
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW);
+    cr_assert_not_null(library);
+    load_call(library, "clGetMemObjectInfo", &calls.info);
+    load_call(library, "clCreateBuffer", &calls.create);
+    load_call(library, "clReleaseMemObject", &calls.release);
+    return calls;
+}
+
+/* y = Relu(a + b) with a and y in cl_mems of the application's, in the context of the domain's memory. */
+Test(opencl_domain, a_cl_mem_of_the_application_is_bound)
+{
+    opencl_calls cl = load_calls();
+    const int64_t dims[2] = {2, 4};
+    float a[8], b[8], y[8];
+    void *context = NULL, *mine[2];
+    gantry_buffer any, imported[2];
+    small_session s = small_open_with(small_add(2), OPENCL, "",
+                                      "providers=opencl;plan=priority;bind.a=opencl:0;bind.y=opencl:0");
+    cr_assert_eq(s.status, GANTRY_OK, "%s", s.err.message);
+    test_fill(a, 8, 1);
+    test_fill(b, 8, 2);
+    OK(gantry_memory_alloc(s.runtime, "opencl:0", 4, &any, &error));
+    cr_assert_eq(cl.info(any.handle, MEM_CONTEXT, sizeof(void *), &context, NULL), 0);
+    for (int k = 0; k < 2; k++) {
+        mine[k] =
+            cl.create(context, MEM_READ_WRITE | (k ? 0 : MEM_COPY_HOST_PTR), sizeof a, k ? NULL : a, NULL);
+        OK(gantry_memory_import(s.runtime, "opencl:0", mine[k], sizeof a, &imported[k], &error));
+    }
+    gantry_tensor tensor = small_tensor(GANTRY_FLOAT32, 2, dims, NULL, sizeof a);
+    tensor.domain = "opencl:0";
+    tensor.buffer = imported[0];
+    OK(gantry_run_bind_input(s.run, 0, &tensor, &error));
+    small_bind(&s, 1, GANTRY_FLOAT32, 2, 2, 4, b);
+    tensor.buffer = imported[1];
+    OK(gantry_run_bind_output(s.run, 0, &tensor, &error));
+    OK(gantry_run_execute(s.run, &error));
+    OK(gantry_memory_copy(s.runtime, "host", (gantry_buffer){y, 0}, "opencl:0", imported[1], sizeof y,
+                          &error));
+    for (int k = 0; k < 8; k++)
+        cr_assert_eq(y[k], a[k] + b[k] > 0 ? a[k] + b[k] : 0);
+    gantry_memory_free(s.runtime, "opencl:0", &any);
+    for (int k = 0; k < 2; k++) {
+        gantry_memory_free(s.runtime, "opencl:0", &imported[k]);
+        cr_assert_eq(cl.info(mine[k], MEM_CONTEXT, sizeof(void *), &context, NULL), 0,
+                     "it is still the caller's");
+        cr_assert_eq(cl.release(mine[k]), 0);
+    }
+    small_close(&s);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
