@@ -9,6 +9,8 @@
 
 /* A plugin that counts more has not counted. */
 #define MOST_LISTED 1024u
+/* A huge page: more would waste what it aligns. */
+#define MOST_ALIGNED (2u << 20)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -106,9 +108,11 @@ static gantry_status describe_domain(gt_domain_entry *entry, const char *what, g
     info->name[sizeof info->name - 1] = 0;
     info->device[sizeof info->device - 1] = 0;
     GT_TRY(check_described(status, info->struct_bytes, info->name, what, err));
-    if (info->alignment == 0 || (info->alignment & (info->alignment - 1)) != 0)
+    if (info->alignment == 0 || (info->alignment & (info->alignment - 1)) != 0 ||
+        info->alignment > MOST_ALIGNED)
         return gt_fail(err, GANTRY_PROVIDER, GANTRY_STAGE_PLUGIN, NULL,
-                       "domain %s: the alignment is %zu, no power of two", info->name, info->alignment);
+                       "domain %s: the alignment is %zu, no power of two up to %u", info->name,
+                       info->alignment, MOST_ALIGNED);
     if (!info->cost_source)
         info->cost_source = 'a';
     const double costs[] = {info->to_device_ns, info->to_host_ns, info->to_device_bytes_per_ns,

@@ -1,6 +1,7 @@
 /* Memory of a plan: an arena for each place, in which slots that are never live at the same time share
  * bytes.
  */
+#include "answer.h"
 #include "frame.h"
 #include "plan_parts.h"
 
@@ -12,8 +13,25 @@ static bool is_in(const gt_plan_builder *b, uint32_t slot, uint32_t place)
            gt_slot_place(b->session->domain_count, s) == place;
 }
 
+/* What offsets are multiples of: the planner's 64, or more where the domain asks for it. */
+#define UNIT ((size_t)64)
+
+static size_t alignment_of(const gt_plan_builder *b, uint32_t place)
+{
+    size_t asked = place < b->session->domain_count ? b->session->domains[place].info.alignment : 0;
+    return asked > UNIT ? asked : UNIT;
+}
+
+/* Bytes as the planner counts them: in units of 64, each of which stands for one of the alignment. What can't
+ * be addressed stays so. */
+static size_t in_units(size_t bytes, size_t alignment)
+{
+    return alignment == UNIT || bytes > GT_MOST_BYTES ? bytes : (bytes + alignment - 1) / alignment * UNIT;
+}
+
 static gantry_status plan_place(gt_plan_builder *b, uint32_t place)
 {
+    size_t alignment = alignment_of(b, place);
     uint32_t count = 0, at = 0;
     for (uint32_t k = 0; k < b->slots.count; k++)
         count += is_in(b, k, place);
@@ -26,7 +44,7 @@ static gantry_status plan_place(gt_plan_builder *b, uint32_t place)
     gantry_status status = bytes && offsets && first && last ? GANTRY_OK : gt_plan_no_memory(b);
     for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
         if (is_in(b, k, place)) {
-            bytes[at] = b->slots.data[k].bytes;
+            bytes[at] = in_units(b->slots.data[k].bytes, alignment);
             first[at] = b->drafts.data[k].first;
             last[at++] = b->drafts.data[k].last;
         }
@@ -34,9 +52,13 @@ static gantry_status plan_place(gt_plan_builder *b, uint32_t place)
         status = gt_plan_intervals(b->allocator, count, bytes, first, last, offsets,
                                    &b->plan->arena_bytes[place], b->err);
     at = 0;
+    if (status == GANTRY_OK &&
+        __builtin_mul_overflow(b->plan->arena_bytes[place], alignment / UNIT, &b->plan->arena_bytes[place]))
+        status =
+            gt_plan_too_large(b->plan, b->err, "this run needs more bytes of memory than can be addressed");
     for (uint32_t k = 0; status == GANTRY_OK && k < b->slots.count; k++)
         if (is_in(b, k, place))
-            b->slots.data[k].offset_bytes = offsets[at++];
+            b->slots.data[k].offset_bytes = offsets[at++] * (alignment / UNIT);
     gt_free(b->allocator, bytes);
     gt_free(b->allocator, offsets);
     gt_free(b->allocator, first);

@@ -84,6 +84,8 @@ static gantry_status domain_describe(void *self, gantry_domain_info *out_info)
         out_info->to_device_ns = NAN;
     if (lies(self, "cost_negative"))
         out_info->to_host_bytes_per_ns = -1;
+    if (lies(self, "alignment_4096") || lies(self, "alignment_huge"))
+        out_info->alignment = lies(self, "alignment_huge") ? (size_t)1 << 62 : 4096;
     if (lies(self, "alignment_3"))
         out_info->alignment = 3;
     if (lies(self, "endless_domain"))
@@ -396,6 +398,7 @@ static gantry_status reshape(void *self, gantry_program *program, const gantry_r
     out_info->workspace_bytes = lies(self, "workspace_all")     ? SIZE_MAX
                                 : lies(self, "workspace_half")  ? SIZE_MAX / 2
                                 : lies(self, "workspace_large") ? (size_t)1 << 52
+                                : lies(self, "alignment_4096")  ? 100
                                                                 : 0;
     if (lies(self, "endless_sizes"))
         out_info->struct_bytes = SIZE_MAX;
@@ -465,6 +468,9 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
     const float *x = (const float *)(void *)at(args->inputs[0]);
     const gantry_shaped *shaped = context->shaped;
     report_times(self, args);
+    if (lies(self, "alignment_4096") && /* no lie: offsets are multiples of it */
+        (args->inputs[0].offset_bytes | args->outputs[0].offset_bytes | args->workspace.offset_bytes) % 4096)
+        return GANTRY_INTERNAL;
     if (lies(self, "records_late")) /* for the check of plugins: a real host has anything there now */
         record(self, shaped->of_compile);
     if (shaped->nonzero) {

@@ -162,6 +162,8 @@ Test(hostile_plugin, what_it_brings)
         {"device cost_nan", NOT_LOADED, GANTRY_PROVIDER, "describe gives nan as a cost", NULL},
         {"device cost_negative", NOT_LOADED, GANTRY_PROVIDER, "describe gives -1 as a cost", NULL},
         {"device alignment_3", NOT_LOADED, GANTRY_PROVIDER, "alignment is 3", NULL},
+        {"device alignment_huge", NOT_LOADED, GANTRY_PROVIDER, "no power of two up to 2097152", NULL},
+        {"device alignment_4096", WORKS, 0, NULL, NULL},
         {"device endless_domain", NOT_LOADED, GANTRY_PROVIDER, "which nobody brings", NULL},
         {"endless_name", WORKS, 0, NULL, NULL},
         {"endless_info", WORKS, 0, NULL, NULL},
