@@ -103,13 +103,16 @@ static void save(cached_program *c)
     const gantry_provider *table = c->provider->entry->table;
     uint64_t begin = gt_now_ns();
     gt_error_clear(&c->not_kept);
-    gantry_status status =
+    gantry_status said =
         table->blob_save(table->self, c->slot->program, &c->saved, &c->saved_bytes, &c->not_kept);
-    status = gt_provider_answer(c->provider->name, "blob_save", GANTRY_STAGE_COMPILE, status,
-                                c->saved_bytes ? c->saved : NULL, &c->not_kept);
+    bool whole = c->saved_bytes && c->saved_bytes <= GT_MOST_BYTES;
+    gantry_status status = gt_provider_answer(c->provider->name, "blob_save", GANTRY_STAGE_COMPILE, said,
+                                              whole ? c->saved : NULL, &c->not_kept);
     if (status == GANTRY_OK)
         gt_error_clear(&c->not_kept);
-    else
+    else if (said == GANTRY_OK)
+        gt_host_free(c->host, c->saved);
+    if (status != GANTRY_OK)
         c->saved = NULL; /* whatever a failed call left there is not ours to free */
     c->keep_ns = (double)(gt_now_ns() - begin);
 }

@@ -510,6 +510,28 @@ static uint32_t memory_classes(void *self, gantry_memory_class *out_classes, uin
     return UINT32_MAX;
 }
 
+/* ---- programs that outlive the process ------------------------------------------------------- */
+
+static gantry_status blob_save(void *self, const gantry_program *program, void **out_data, size_t *out_bytes,
+                               gantry_error *err)
+{
+    const gantry_host *host = ((state *)self)->host;
+    *out_data = lies(self, "blob_null")         ? NULL
+                : lies(self, "blob_save_fails") ? garbage()
+                                                : host->alloc(host, 64, 16);
+    *out_bytes = lies(self, "blob_huge") ? SIZE_MAX : lies(self, "blob_empty") ? 0 : 64;
+    if (*out_data && !lies(self, "blob_save_fails"))
+        memset(*out_data, 1, 64);
+    return lies(self, "blob_save_fails") ? (gantry_status)-7 : GANTRY_OK;
+}
+
+static gantry_status blob_load(void *self, const gantry_compile_args *args, const void *data, size_t bytes,
+                               gantry_program **out_program, gantry_error *err)
+{
+    *out_program = lies(self, "blob_load_null") ? NULL : garbage();
+    return lies(self, "blob_load_null") ? GANTRY_OK : endless(err, (gantry_status)321);
+}
+
 /* ---- an operator, whose shape rule lies ------------------------------------------------------ */
 
 static gantry_status infer(void *self, const gantry_infer_args *args, gantry_error *err)
@@ -572,6 +594,10 @@ static void fill_provider(state *s)
                                   .self = s,
                                   .infer = infer};
     s->options[1] = (gantry_option_info){.struct_bytes = sizeof *s->options};
+    if (strncmp(s->lie, "blob_", 5) == 0) {
+        s->provider.blob_save = blob_save;
+        s->provider.blob_load = blob_load;
+    }
     if (strncmp(s->lie, "options_", 8) == 0) {
         s->provider.options = s->options;
         s->provider.option_count = 2;

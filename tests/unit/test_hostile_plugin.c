@@ -1,6 +1,7 @@
 /* A provider that lies (tests/plugins/hostile.c): whatever it answers, there is a status and words that name
  * it and the entry, or the right result; never a crash, a hang, or a wrong number. */
 #include "../support/report_reader.h"
+#include "../support/test_folder.h"
 #include "core/runtime.h"
 
 #define PLUGIN GANTRY_BUILD_FOLDER "/tests/refused/libgantry_hostile.so"
@@ -544,4 +545,29 @@ Test(hostile_plugin, a_format_that_both_ends_name_is_not_converted)
         run_both(&s, CASES[k][2]);
         cr_assert_eq(gantry_runtime_destroy(&s.runtime, &s.err), GANTRY_OK, "%s", s.err.message);
     }
+}
+
+/* Nothing that goes wrong with a kept program fails a session: the partition is compiled. */
+Test(hostile_plugin, kept_programs, .init = test_folder_open, .fini = test_folder_close)
+{
+    static const char *const LIES[][2] = {
+        {"blob_null", "blob_save returned OK, and nothing of what it makes"},
+        {"blob_empty", "blob_save returned OK, and nothing of what it makes"},
+        {"blob_huge", "blob_save returned OK, and nothing of what it makes"},
+        {"blob_save_fails", "blob_save returned -7, which is no status"},
+        {"blob_load_null", "blob_load returned OK, and nothing of what it makes"},
+        {"blob_load_fails", "blob_load returned 321, which is no status"},
+    };
+    for (size_t k = 0; k < sizeof LIES / sizeof *LIES; k++)
+        for (int turn = 0; turn < 2; turn++) {
+            const lie l = {LIES[k][0], WORKS, 0, turn ? LIES[k][1] : NULL, NULL};
+            small_session s = {.err = GANTRY_ERROR_INIT};
+            cr_assert_eq(gantry_runtime_create(NULL, &s.runtime, &s.err), GANTRY_OK);
+            cr_assert_eq(gantry_runtime_set(s.runtime, "cache", folder, &s.err), GANTRY_OK);
+            cr_assert_eq(load(&s, l.config), GANTRY_OK, "%s", s.err.message);
+            small_create(&s, negation(), "providers=hostile,cpu;plan=priority;threads=1");
+            cr_assert_eq(s.status, GANTRY_OK, "%s: %s", l.config, s.err.message);
+            run_negation(&s, &l);
+            check_afterwards(&s, &l);
+        }
 }
