@@ -21,7 +21,8 @@ typedef struct plan {
     const gantry_shape *shapes;
     gantry_recorder *recorder;
     uint32_t *reader; /* by value */
-    uint32_t *count;  /* by node: operators of the chain that ends there */
+    uint32_t *maker;  /* by value: the node */
+    uint32_t *count;  /* by node: operators of the chain that ends there; 0: the node is not elementwise */
     uint32_t *inputs; /* by node: OPENCL_MAX_WALKED values that this chain reads */
     uint32_t *input_count;
 } plan;
@@ -41,6 +42,16 @@ static void find_readers(const gantry_graph_view *graph, uint32_t *out_reader)
                 note_reader(&out_reader[graph->nodes[n]->inputs[k]], n);
     for (uint32_t k = 0; k < graph->output_count; k++)
         out_reader[graph->outputs[k]] = SEVERAL;
+}
+
+static void find_makers(const gantry_graph_view *graph, uint32_t *out_maker)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        out_maker[v] = NOBODY;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        for (uint32_t k = 0; k < graph->nodes[n]->output_count; k++)
+            if (graph->nodes[n]->outputs[k] != GANTRY_NO_ID)
+                out_maker[graph->nodes[n]->outputs[k]] = n;
 }
 
 static bool same_dims(const gantry_graph_view *graph, const gantry_shape *shapes, uint32_t a, uint32_t b)
@@ -118,7 +129,7 @@ static void plan_node(plan *p, uint32_t index)
     bool has_reader = reader != NOBODY && reader != SEVERAL;
     p->count[index] = 1;
     read_operands(p, index, node);
-    if (!has_reader || !opencl_is_expression(p->graph, p->graph->nodes[reader]))
+    if (!has_reader || !p->count[reader])
         return;
     uint32_t root = run_at[reader], pair[2] = {node->id, p->graph->nodes[reader]->id};
     if (!same_dims(p->graph, p->shapes, node->outputs[0], p->graph->nodes[reader]->outputs[0]))
@@ -137,15 +148,13 @@ static void plan_node(plan *p, uint32_t index)
 static void record_shared(const plan *p, uint32_t index)
 {
     const gantry_node_view *node = p->graph->nodes[index];
-    for (uint32_t k = 0; k < node->input_count; k++)
-        for (uint32_t n = 0; n < index && p->recorder && opencl_is_expression(p->graph, node); n++) {
-            const gantry_node_view *maker = p->graph->nodes[n];
-            if (maker->output_count == 1 && maker->outputs[0] == node->inputs[k] &&
-                p->reader[maker->outputs[0]] == SEVERAL && opencl_is_expression(p->graph, maker)) {
-                uint32_t pair[2] = {maker->id, node->id};
-                record(p, 2, pair, "the value between them is read elsewhere, too");
-            }
-        }
+    for (uint32_t k = 0; p->count[index] && k < node->input_count; k++) {
+        uint32_t value = node->inputs[k], maker = value == GANTRY_NO_ID ? NOBODY : p->maker[value];
+        if (maker == NOBODY || p->reader[value] != SEVERAL || !p->count[maker])
+            continue;
+        uint32_t pair[2] = {p->graph->nodes[maker]->id, node->id};
+        record(p, 2, pair, "the value between them is read elsewhere, too");
+    }
 }
 
 static void record_chain(const plan *p, uint32_t root)
@@ -173,20 +182,23 @@ void opencl_chains_plan(opencl_build *build, const gantry_shape *shapes, gantry_
     if (!build->shaped->program->fuses || graph->node_count < 2)
         return;
     p.reader = opencl_build_alloc(build, graph->value_count, sizeof *p.reader);
+    p.maker = opencl_build_alloc(build, graph->value_count, sizeof *p.maker);
     p.count = opencl_build_alloc(build, graph->node_count, sizeof *p.count);
     p.input_count = opencl_build_alloc(build, graph->node_count, sizeof *p.input_count);
     p.inputs = opencl_build_alloc(build, (size_t)graph->node_count * OPENCL_MAX_WALKED, sizeof *p.inputs);
     if (build->status == GANTRY_OK) {
         find_readers(graph, p.reader);
+        find_makers(graph, p.maker);
         for (uint32_t n = graph->node_count; n-- > 0;)
             plan_node(&p, n);
-        for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t n = 0; n < graph->node_count && recorder; n++) {
             record_chain(&p, n);
             record_shared(&p, n);
         }
         build->steps = opencl_build_alloc(build, count_steps(&p), sizeof *build->steps);
     }
     opencl_build_free(build, p.reader);
+    opencl_build_free(build, p.maker);
     opencl_build_free(build, p.count);
     opencl_build_free(build, p.input_count);
     opencl_build_free(build, p.inputs);
