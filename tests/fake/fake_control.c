@@ -230,6 +230,15 @@ static void copy_tensor(const gantry_tensor *from, const gantry_tensor *to)
         memmove((char *)to->buffer.handle + to->buffer.offset_bytes, bytes_of(from), to->size_bytes);
 }
 
+/* Into an input of the body, which has memory of its own. */
+static void put_number(const frame *f, uint32_t input, void *number, size_t bytes)
+{
+    const gantry_tensor from = {.struct_bytes = sizeof from, .buffer = {number, 0}, .size_bytes = bytes};
+    gantry_tensor to = f->tensors[f->graph->inputs[input]];
+    to.size_bytes = bytes;
+    copy_tensor(&from, &to);
+}
+
 static gantry_tensor *body_output(frame *f, uint32_t k)
 {
     return &f->tensors[f->graph->outputs[k]];
@@ -267,8 +276,8 @@ static gantry_status compute_loop(const fake_provider *provider, const gantry_no
     for (uint32_t k = 0; status == GANTRY_OK && k < carried; k++)
         copy_tensor(&inputs[2 + k], &f.tensors[f.graph->inputs[2 + k]]);
     for (int64_t round = 0; status == GANTRY_OK && go && round < trips; round++) {
-        *(int64_t *)f.tensors[f.graph->inputs[0]].buffer.handle = round;
-        *(uint8_t *)f.tensors[f.graph->inputs[1]].buffer.handle = go;
+        put_number(&f, 0, &round, sizeof round);
+        put_number(&f, 1, &go, sizeof go);
         status = run_body(&f, err);
         go = *(const uint8_t *)bytes_of(body_output(&f, 0));
         for (uint32_t k = carried; status == GANTRY_OK && k < node->output_count; k++) {
