@@ -91,7 +91,7 @@ bool opencl_scatter_limits(const opencl_node *node, gantry_verdict *verdict)
     if (!reduction_of(node))
         return opencl_refuse_attribute(verdict, "reduction", gantry_node_string(node->view, "reduction", ""),
                                        "none, add, mul, max, min");
-    return opencl_takes_type(opencl_input(node, 0), OPENCL_NUMBERS | OPENCL_TYPE(GANTRY_BFLOAT16), verdict);
+    return opencl_takes_type(opencl_input(node, 0), OPENCL_REALS | OPENCL_INTEGERS, verdict);
 }
 
 static opencl_launch *add_launch(opencl_build *build, const opencl_node *node, const char *name)
