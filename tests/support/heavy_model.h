@@ -9,8 +9,9 @@
 #define HEAVY_SIDE 24
 #define HEAVY_INPUTS (HEAVY_CHANNELS * HEAVY_SIDE * HEAVY_SIDE)
 #define HEAVY_OUTPUTS (HEAVY_INPUTS / HEAVY_SIDE * 64)
-#define HEAVY_FORMS 3u /* of "k", "w" and "t"; more when the weights of the convolution are looked through   \
-                        */
+#define HEAVY_FORMS                                                                                          \
+    3u /* of "k", "w" and "t"; more when the weights of the convolution are looked through                   \
+        */
 
 /* Small whole numbers: sums of their products are exact. */
 static inline void heavy_weights(wire *graph, const char *name, int rank, const int64_t *dims, int seed)
