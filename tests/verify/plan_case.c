@@ -25,6 +25,7 @@ typedef struct test_case {
     gt_session_domain domains[MAX_DOMAINS];
     gt_domain_entry host;
     stub_domain devices[MAX_DOMAINS];
+    stub_order order;
     stub_provider stubs[MAX_STUBS];
     uint32_t input_domains[MAX_FEEDS], output_domains[MAX_RESULTS];
     gt_env env;
@@ -57,7 +58,7 @@ static void make_domains(test_case *c)
     snprintf(c->host.info.name, sizeof c->host.info.name, "host");
     c->domains[0] = (gt_session_domain){.name = c->host.info.name, .entry = &c->host};
     for (uint32_t d = 1; d < c->session.domain_count; d++) {
-        stub_domain_init(&c->devices[d], d, &c->random);
+        stub_domain_init(&c->devices[d], d, &c->order, &c->random);
         c->domains[d] =
             (gt_session_domain){.name = c->devices[d].entry.info.name, .entry = &c->devices[d].entry};
     }
@@ -73,7 +74,7 @@ static void make_providers(test_case *c)
         bool last = p + 1 == c->session.provider_count;
         stub_provider *stub = &c->stubs[p];
         uint32_t domain = last ? 0 : random_below(&c->random, c->session.domain_count);
-        stub_provider_init(stub, p, domain ? &c->devices[domain] : NULL, &c->random);
+        stub_provider_init(stub, p, domain ? &c->devices[domain] : NULL, &c->order, &c->random);
         pthread_mutex_init(&stub->entry.serial, NULL);
         stub->model = c->session.model;
         stub->entry.info.precision = precisions[random_below(&c->random, 4)];
@@ -521,6 +522,8 @@ static bool same_result(test_case *c, gantry_run *run, const feed_set *set, uint
         return failed(c, "output", &err);
     bool shape = got.dtype == wanted->dtype && got.rank == wanted->rank && got.size_bytes == bytes &&
                  (!bytes || memcmp(got.dims, wanted->dims, got.rank * sizeof *got.dims) == 0);
+    stub_work_touch(&c->order, NULL, device_of(c, c->output_domains[k]), got.buffer, shape ? bytes : 0, false,
+                    "the caller reads");
     uint8_t *data = shape ? stub_bytes(device_of(c, c->output_domains[k]), got.buffer, bytes) : NULL;
     bool content = data && (!bytes || (wanted->data && memcmp(data, wanted->data, bytes) == 0));
     if (!content)
@@ -536,6 +539,10 @@ static bool no_complaints(test_case *c)
             snprintf(c->text, 400, "%s: %.300s", c->providers[p].name, c->stubs[p].failure);
             return false;
         }
+    if (c->order.wrong[0]) {
+        snprintf(c->text, 400, "%s", c->order.wrong);
+        return false;
+    }
     for (uint32_t d = 1; d < c->session.domain_count; d++)
         if (c->devices[d].broken) {
             snprintf(c->text, 400, "an access to %s outside of its blocks", c->domains[d].name);
@@ -631,6 +638,7 @@ bool plan_case_check(random_source random, uint32_t max_nodes, bool print, plan_
             right = (status == GANTRY_OK || failed(c, "compile", &err)) && check_compiled(c) && run_case(c);
     }
     right = destroy_session(c) && right;
+    stub_order_free(&c->order);
     free(c);
     return right;
 }

@@ -4,11 +4,13 @@
  *
  *     stub_compute     what a node makes of its inputs
  *     stub_domain      a device whose memory the host can't take for its own, and whose queue is late
+ *     stub_order       who may touch which bytes when
  *     stub_provider    random verdicts, formats, views, workspaces and compile failures */
 #ifndef GT_TESTS_VERIFY_STUB_H
 #define GT_TESTS_VERIFY_STUB_H
 
 #include "random_graph.h"
+#include "stub_order.h"
 
 #include "core/session.h"
 
@@ -51,15 +53,21 @@ typedef struct stub_domain {
     uint32_t peers;                 /* a bit for each domain that it can copy from */
     /* Copies that were made, by kind: with the host, from peers, inside. */
     uint64_t copies[3], bytes[3];
-    bool broken; /* some access was outside of its block */
+    bool broken;       /* some access was outside of its block */
+    stub_order *order; /* of all devices */
     uint32_t alive;
 } stub_domain;
 
-void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random);
+void stub_domain_init(stub_domain *domain, uint32_t index, stub_order *order, random_source *random);
 
 typedef void (*stub_work_fn)(void *arg);
 /* Does the work some time before the next sync, in order; arg is freed after it. queue NULL: at once. */
 void stub_enqueue(gantry_queue *queue, stub_work_fn fn, void *arg);
+
+/* Work that is enqueued next, on that queue (NULL: the host's): its begin, and bytes that it touches. */
+void stub_work_begin(stub_order *order, gantry_queue *queue);
+void stub_work_touch(stub_order *order, gantry_queue *queue, stub_domain *domain, gantry_buffer buffer,
+                     size_t bytes, bool writes, const char *what);
 
 /* The bytes of a buffer: of a device when domain is not NULL. NULL when they are not all inside. */
 uint8_t *stub_bytes(stub_domain *domain, gantry_buffer buffer, size_t bytes);
@@ -70,6 +78,7 @@ typedef struct stub_provider {
     gantry_provider table;
     gt_provider_entry entry;
     stub_domain *domain; /* NULL: the host */
+    stub_order *order;
     const gt_model *model;
     uint64_t seed;
     uint32_t yes_percent, compile_fails_percent, refuse_percent, format_percent, view_percent;
@@ -78,6 +87,7 @@ typedef struct stub_provider {
     uint32_t alive;    /* programs, shaped programs and contexts */
 } stub_provider;
 
-void stub_provider_init(stub_provider *provider, uint32_t index, stub_domain *domain, random_source *random);
+void stub_provider_init(stub_provider *provider, uint32_t index, stub_domain *domain, stub_order *order,
+                        random_source *random);
 
 #endif

@@ -19,12 +19,14 @@ struct gantry_queue {
     work *pending;
     uint32_t count, capacity, done;
     bool working;
+    uint32_t actor;
     uint64_t before; /* how much work was done before pending[0] */
 };
 
 struct gantry_event {
     gantry_queue *queue;
     uint64_t work; /* of the queue, so much of it has to be done */
+    stub_clock mark;
 };
 
 static void *need(void *memory)
@@ -77,6 +79,10 @@ static void device_free(void *self, void *handle, gantry_memory_kind kind)
     stub_domain *domain = self;
     block *b = handle;
     domain->alive -= kind == GANTRY_MEMORY_PINNED;
+    if (kind == GANTRY_MEMORY_PINNED) /* its size is not known here: its first byte stands for all */
+        stub_order_release(domain->order, handle, 1);
+    else
+        stub_order_release(domain->order, b->data, b->bytes);
     if (kind == GANTRY_MEMORY_PINNED) {
         free(handle);
         return;
@@ -120,17 +126,32 @@ void stub_enqueue(gantry_queue *queue, stub_work_fn fn, void *arg)
         work_off(queue, queue->done + 1 + random_below(&queue->domain->random, queue->count - queue->done));
 }
 
+void stub_work_begin(stub_order *order, gantry_queue *queue)
+{
+    stub_order_begin(order, queue ? queue->actor : 0);
+}
+
+void stub_work_touch(stub_order *order, gantry_queue *queue, stub_domain *domain, gantry_buffer buffer,
+                     size_t bytes, bool writes, const char *what)
+{
+    if (bytes && buffer.handle)
+        stub_order_touch(order, queue ? queue->actor : 0, stub_bytes(domain, buffer, bytes), bytes, writes,
+                         what);
+}
+
 static gantry_status queue_open(void *self, gantry_queue **out_queue, gantry_error *err)
 {
     *out_queue = need(calloc(1, sizeof **out_queue));
     (*out_queue)->domain = self;
     (*out_queue)->domain->alive++;
+    (*out_queue)->actor = stub_order_open((*out_queue)->domain->order);
     return GANTRY_OK;
 }
 
 static gantry_status queue_sync(void *self, gantry_queue *queue, gantry_error *err)
 {
     work_off(queue, queue->count);
+    stub_order_sync(queue->domain->order, queue->actor);
     return GANTRY_OK;
 }
 
@@ -138,6 +159,7 @@ static void queue_close(void *self, gantry_queue *queue)
 {
     work_off(queue, queue->count);
     queue->domain->alive--;
+    stub_order_close(queue->domain->order, queue->actor);
     free(queue->pending);
     free(queue);
 }
@@ -161,7 +183,8 @@ static void event_destroy(void *self, gantry_event *event)
 
 static gantry_status event_record(void *self, gantry_queue *queue, gantry_event *event, gantry_error *err)
 {
-    *event = (gantry_event){queue, queue->before + queue->count};
+    *event = (gantry_event){queue, queue->before + queue->count,
+                            stub_order_mark(queue->domain->order, queue->actor)};
     return GANTRY_OK;
 }
 
@@ -176,6 +199,7 @@ static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *e
 {
     gantry_event *e = need(malloc(sizeof *e));
     *e = *event;
+    stub_order_learn(queue->domain->order, queue->actor, &event->mark);
     stub_enqueue(queue, do_wait, e);
     return GANTRY_OK;
 }
@@ -183,6 +207,7 @@ static gantry_status event_wait(void *self, gantry_queue *queue, gantry_event *e
 static gantry_status event_sync(void *self, gantry_event *event, gantry_error *err)
 {
     do_wait(event);
+    stub_order_learn(((stub_domain *)self)->order, 0, &event->mark);
     return GANTRY_OK;
 }
 
@@ -196,6 +221,25 @@ typedef struct copy_work {
     stub_domain *peer; /* whose the source is; NULL: the domain's own, or the host's */
 } copy_work;
 
+/* Whose memory an end of a copy is; NULL: the host's. */
+static stub_domain *target_of(const copy_work *c)
+{
+    return c->kind == GANTRY_COPY_TO_HOST ? NULL : c->domain;
+}
+
+static stub_domain *source_of(const copy_work *c)
+{
+    return c->peer ? c->peer : c->kind == GANTRY_COPY_TO_DEVICE ? NULL : c->domain;
+}
+
+static void note_copy(gantry_queue *queue, const copy_work *c)
+{
+    stub_order *order = c->domain->order;
+    stub_work_begin(order, queue);
+    stub_work_touch(order, queue, source_of(c), c->source, c->bytes, false, "a copy reads");
+    stub_work_touch(order, queue, target_of(c), c->target, c->bytes, true, "a copy writes");
+}
+
 static void do_copy(void *arg)
 {
     const copy_work *c = arg;
@@ -204,11 +248,8 @@ static void do_copy(void *arg)
         return;
     c->domain->copies[kind]++;
     c->domain->bytes[kind] += c->bytes;
-    uint8_t *target = stub_bytes(c->kind == GANTRY_COPY_TO_HOST ? NULL : c->domain, c->target, c->bytes);
-    uint8_t *source = stub_bytes(c->peer                            ? c->peer
-                                 : c->kind == GANTRY_COPY_TO_DEVICE ? NULL
-                                                                    : c->domain,
-                                 c->source, c->bytes);
+    uint8_t *target = stub_bytes(target_of(c), c->target, c->bytes);
+    uint8_t *source = stub_bytes(source_of(c), c->source, c->bytes);
     if (target && source)
         memmove(target, source, c->bytes);
 }
@@ -218,6 +259,7 @@ static gantry_status device_copy(void *self, gantry_queue *queue, gantry_copy_ki
 {
     copy_work *c = need(malloc(sizeof *c));
     *c = (copy_work){self, kind, target, source, bytes, NULL};
+    note_copy(queue, c);
     stub_enqueue(queue, do_copy, c);
     return GANTRY_OK;
 }
@@ -235,6 +277,7 @@ static gantry_status copy_from_peer(void *self, gantry_queue *queue, const gantr
 {
     copy_work *c = need(malloc(sizeof *c));
     *c = (copy_work){self, GANTRY_COPY_INSIDE, target, source, bytes, other->self};
+    note_copy(queue, c);
     stub_enqueue(queue, do_copy, c);
     return GANTRY_OK;
 }
@@ -245,7 +288,7 @@ static gantry_status describe(void *self, gantry_domain_info *out_info)
     return GANTRY_OK;
 }
 
-void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random)
+void stub_domain_init(stub_domain *domain, uint32_t index, stub_order *order, random_source *random)
 {
     *domain = (stub_domain){.random = {.state = random_next(random)},
                             .table = {.struct_bytes = sizeof domain->table,
@@ -258,6 +301,7 @@ void stub_domain_init(stub_domain *domain, uint32_t index, random_source *random
                                       .queue_sync = queue_sync,
                                       .copy = device_copy},
                             .index = index,
+                            .order = order,
                             .pinned_percent = random_chance(random, 60) ? 90 : 0,
                             .peers = random_chance(random, 70) ? random_below(random, 8) | 6 : 0};
     if (random_chance(random, 60)) {

@@ -137,6 +137,12 @@ static gantry_status convert(void *self, gantry_queue *queue, const gantry_forma
 {
     convert_work *c = room(1, sizeof *c);
     *c = (convert_work){self, *from, *to, plain_bytes(dtype, shape), source, target};
+    stub_order *order = c->provider->order;
+    stub_work_begin(order, queue);
+    stub_work_touch(order, queue, c->provider->domain, source, c->bytes + (from->tag ? TAGGED_BYTES : 0),
+                    false, "a conversion reads");
+    stub_work_touch(order, queue, c->provider->domain, target, c->bytes + (to->tag ? TAGGED_BYTES : 0), true,
+                    "a conversion writes");
     stub_enqueue(queue, do_convert, c);
     return GANTRY_OK;
 }
@@ -427,6 +433,28 @@ static void do_run(void *arg)
     free(values);
 }
 
+static void note_run(const run_work *w, gantry_queue *queue)
+{
+    const gantry_program *program = w->shaped->program;
+    const gantry_graph_view *view = program->view;
+    stub_domain *domain = program->provider->domain;
+    stub_order *order = program->provider->order;
+    stub_work_begin(order, queue);
+    stub_work_touch(order, queue, domain, w->workspace, w->shaped->workspace_bytes, true,
+                    "a workspace is used");
+    for (uint32_t k = 0; k < view->input_count; k++)
+        stub_work_touch(order, queue, domain, w->buffers[k],
+                        stub_tensor_bytes(&w->shaped->known[view->inputs[k]]) +
+                            (program->in_formats[k].tag ? TAGGED_BYTES : 0),
+                        false, "a program reads");
+    for (uint32_t k = 0; k < view->output_count; k++)
+        if (w->shaped->plans[k].view_of_input < 0)
+            stub_work_touch(order, queue, domain, w->buffers[view->input_count + k],
+                            stub_tensor_bytes(&w->shaped->known[view->outputs[k]]) +
+                                (program->out_formats[k].tag ? TAGGED_BYTES : 0),
+                            true, "a program writes");
+}
+
 static gantry_status run(void *self, gantry_context *context, const gantry_run_args *args, gantry_error *err)
 {
     const gantry_graph_view *view = context->shaped->program->view;
@@ -440,15 +468,18 @@ static gantry_status run(void *self, gantry_context *context, const gantry_run_a
         memcpy(w->buffers + in, args->outputs, out * sizeof *w->buffers);
         memcpy(w->true_dims, args->true_dims, out * sizeof *w->true_dims);
     }
+    note_run(w, args->queue);
     stub_enqueue(args->queue, do_run, w);
     return GANTRY_OK;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-void stub_provider_init(stub_provider *provider, uint32_t index, stub_domain *domain, random_source *random)
+void stub_provider_init(stub_provider *provider, uint32_t index, stub_domain *domain, stub_order *order,
+                        random_source *random)
 {
     *provider = (stub_provider){.domain = domain,
+                                .order = order,
                                 .seed = random_next(random),
                                 .yes_percent = 20 + random_below(random, 80),
                                 .compile_fails_percent = random_chance(random, 20) ? 15 : 0,
