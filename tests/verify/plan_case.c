@@ -377,6 +377,8 @@ static bool check_plans(test_case *c, gt_variant *variant)
         right = check_alternate(c, variant);
     else
         right = verify_plans(variant, (const gt_plan *const *)plans, c->text);
+    if (right && c->counts->breaks && !refused && status == GANTRY_OK)
+        plan_breaks_make(c->counts->breaks, &c->random, variant, (const gt_plan *const *)plans);
     c->counts->impossible += impossible;
     c->counts->segments += variant->segment_count;
     for (uint32_t s = 0; s < variant->segment_count; s++)
@@ -404,6 +406,8 @@ static bool check_frame(test_case *c, const gt_frame *frame)
         count_plan(c->counts, plans[s]);
     }
     right = verify_plans(leaf, plans, c->text);
+    if (right && c->counts->breaks)
+        plan_breaks_make(c->counts->breaks, &c->random, leaf, plans);
     free(plans);
     for (uint32_t p = 0; right && p < leaf->placement->partition_count; p++) {
         const gt_frame *below[2];
@@ -628,6 +632,7 @@ bool plan_case_check(random_source random, uint32_t max_nodes, bool print, plan_
     if (!c)
         abort();
     c->random = random;
+    c->order.deaf = counts->deaf_wait;
     c->counts = counts;
     c->print = print;
     c->text = out_text;

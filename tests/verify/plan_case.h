@@ -4,6 +4,7 @@
 #ifndef GT_TESTS_VERIFY_PLAN_CASE_H
 #define GT_TESTS_VERIFY_PLAN_CASE_H
 
+#include "plan_breaks.h"
 #include "random_model.h"
 
 #include "core/run.h"
@@ -12,6 +13,8 @@
 typedef struct plan_tally {
     uint64_t compiled, unsupported, impossible, refused, plans, segments, runs, steps[GT_STEP_ORDER + 1],
         peers, copied_beside, event_waits, views, bounded, open;
+    plan_breaks *breaks; /* NULL: plans stay as they are */
+    uint64_t deaf_wait;  /* the wait of that number is not believed by the devices' clocks; 0: all are */
 } plan_tally;
 
 #define PLAN_CASE_TEXT 400
