@@ -208,15 +208,29 @@ static bool fill_operand(const opencl_node *node, uint32_t value, const gantry_s
     return out->rank <= OPENCL_MAX_RANK || opencl_refuse_rank(verdict, out, "at most 8");
 }
 
-static void refuse_operator(const gantry_node_view *view, gantry_verdict *verdict)
+static void list_input_types(const gantry_graph_view *graph, const gantry_node_view *view, char *out_text,
+                             size_t capacity)
 {
-    char required[64];
+    *out_text = 0;
+    for (uint32_t k = 0; k < view->input_count; k++) {
+        const gantry_value_view *input = gantry_node_input(graph, view, k);
+        size_t used = strlen(out_text);
+        if (input)
+            snprintf(out_text + used, capacity - used, "%s%s", used ? ", " : "", dtype_text(input->dtype));
+    }
+}
+
+static void refuse_operator(const gantry_graph_view *graph, const gantry_node_view *view,
+                            gantry_verdict *verdict)
+{
+    char types[96], required[64];
     uint32_t count = 0;
+    list_input_types(graph, view, types, sizeof types);
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         count += tables[t]->count;
     snprintf(required, sizeof required, "one of %u operators", count);
     gantry_refuse(verdict, view->body_count ? GANTRY_REFUSE_control_flow : GANTRY_REFUSE_no_kernel, view->op,
-                  "", required, "");
+                  types, required, "");
 }
 
 bool opencl_node_fill(const opencl_device *device, const gantry_graph_view *graph,
@@ -232,7 +246,7 @@ bool opencl_node_fill(const opencl_device *device, const gantry_graph_view *grap
     out_node->input_count = view->input_count;
     out_node->output_count = view->output_count;
     if (!out_node->op) {
-        refuse_operator(view, verdict);
+        refuse_operator(graph, view, verdict);
         return false;
     }
     if (most > OPENCL_MAX_OPERANDS)

@@ -203,7 +203,7 @@ static gantry_refusal_code refusal_of(uint32_t node)
     gantry_verdict verdict = {.struct_bytes = sizeof verdict};
     OK(device->provider->judge(device->provider->self, &device->net->graph, &node, 1, &verdict));
     cr_assert_eq(verdict.supported, 0);
-    cr_assert(*verdict.refusal.required);
+    cr_assert(*verdict.refusal.operand && *verdict.refusal.actual && *verdict.refusal.required);
     return verdict.refusal.code;
 }
 
