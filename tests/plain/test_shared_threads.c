@@ -1,27 +1,17 @@
 /* Sessions of one runtime that are created, run and destroyed by several threads at once share constants: the
  * results are those of a session alone, and nothing is left. A plain program, so that ThreadSanitizer runs
  * it. */
+#include "../support/expect.h"
 #include "../support/heavy_model.h"
 #include "core/session.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #define THREADS 4
 #define TURNS 4
-
-static atomic_int failures;
-
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            atomic_fetch_add(&failures, 1);                                                                  \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-        }                                                                                                    \
-    } while (0)
 
 typedef struct worker {
     gantry_runtime *runtime;
@@ -42,8 +32,7 @@ static void *live(void *arg)
         EXPECT(s.status == GANTRY_OK, "%s", s.err.message);
         for (int k = 0; s.status == GANTRY_OK && k <= (w->number + turn) % THREADS; k++) {
             float *y = heavy_run(&s);
-            EXPECT(y && memcmp(y, w->expected, HEAVY_OUTPUTS * sizeof *y) == 0, "thread %d, run %d: %s",
-                   w->number, k, s.err.message);
+            EXPECT(y && heavy_equal(y, w->expected), "thread %d, run %d: %s", w->number, k, s.err.message);
             free(y);
         }
         gantry_run_destroy(&s.run);

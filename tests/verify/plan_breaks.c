@@ -163,10 +163,10 @@ static void make(plan_breaks *breaks, plan_break what, random_source *random, co
         return;
     char text[400] = "";
     gt_plan broken = copy_of(plans[s]);
-    const gt_plan **all = calloc(variant->segment_count, sizeof *all);
+    const gt_plan **all = calloc(variant->segment_count, sizeof(gt_plan *));
     if (!all)
         abort();
-    memcpy(all, plans, variant->segment_count * sizeof *all);
+    memcpy(all, plans, variant->segment_count * sizeof(gt_plan *));
     all[s] = &broken;
     if (apply(&broken, what, chosen)) {
         bool right = verify_plans(variant, all, text);

@@ -363,7 +363,8 @@ static bool evaluate_loop(const gt_node *node, stub_tensor *values, stub_tensor 
         }
         if (right && node->output_count > count)
             append(scan, &results[1 + count], round);
-        stub_tensor_free(&results[1 + count]);
+        for (uint32_t k = 1 + count; k < 2 + MAX_CARRIED; k++)
+            stub_tensor_free(&results[k]);
     }
     scan->dims[0] = round;
     for (uint32_t k = 0; k < count; k++)
